@@ -1,9 +1,9 @@
 """The checkpoint: one file of plain values and tensors that needs no other file."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,20 +12,14 @@ from torch import nn
 
 from transformer.checkpoint.archive import SHARDS, UnreadableFile, read_archive, write_archive
 from transformer.checkpoint.locate import LAST, PREVIOUS, find_checkpoint
-from transformer.checkpoint.validation import (
-    FORMAT,
-    rename_metrics,
-    validate_portable,
-    validate_weights,
-)
+from transformer.checkpoint.validation import Portable, read_portable, validate_weights
 from transformer.common.errors import InputError, errors_name
 from transformer.common.files import given_path
-from transformer.common.schema import typed
-from transformer.common.version import VERSION
 from transformer.model.build import assemble_transformer
 from transformer.model.positions.absolute import SinusoidalPositions, sinusoids
 from transformer.model.transformer import Transformer
 from transformer.settings.model import ModelConfig
+from transformer.settings.run import RunConfig
 
 if TYPE_CHECKING:
     from transformer.model.single_stack import SingleStack
@@ -40,31 +34,21 @@ WEIGHTS_PREFIX = "model."
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A model in evaluation mode, the state of its tokenizer, and the config of its run."""
+    """A model in evaluation mode, with all that its file says besides the weights."""
 
     model: Transformer
-    tokenizer: dict[str, Any]
-    config: dict[str, Any]
+    portable: Portable
     path: Path
-    longest_source: int | None = None
-    """Subwords that at most one in 1,000 sources of the training text exceeds, if it is known."""
+
+    @property
+    def config(self) -> RunConfig:
+        """The settings of the run."""
+        return self.portable.config
 
 
-def portable_part(
-    model: ModelConfig,
-    tokenizer: dict[str, Any],
-    config: dict[str, Any],
-    longest_source: int | None = None,
-) -> dict[str, Any]:
-    """The data for inference besides the weights, stored under the key ``PORTABLE``."""
-    return {
-        "format": FORMAT,
-        "version": VERSION,
-        "model": model.to_dict(),
-        "tokenizer": tokenizer,
-        "config": config,
-        "longest_source": longest_source,
-    }
+def portable_part(payload: Mapping[str, Any]) -> Portable:
+    """The portable part of the content of a checkpoint."""
+    return read_portable(payload[PORTABLE])
 
 
 def read_payload(path: Path) -> dict[str, Any]:
@@ -81,26 +65,24 @@ def read_payload(path: Path) -> dict[str, Any]:
 
         payload = join_shards(payload, path.parent)
     with errors_name(path):
-        validate_weights(validate_portable(payload[PORTABLE]), payload)
-    rename_metrics(payload[PORTABLE])
+        validate_weights(portable_part(payload).config.model, payload)
     return payload
 
 
 def read_merged(path: Path) -> dict[str, Any]:
     """``read_payload``, with adapters (LoRA) merged into the weights, which they must fit."""
     payload = read_payload(path)
-    portable = payload[PORTABLE]
-    model = typed(ModelConfig, portable["model"], "model")
+    portable = portable_part(payload)
+    model = portable.config.model
     if not model.lora_rank:
         return payload
     from transformer.model.layers.lora import merge_adapters
 
-    config = portable["config"] | {"model": portable["config"]["model"] | {"lora_rank": 0}}
     scale, parts = model.lora_alpha / model.lora_rank, ("state_dict", "current_model_state")
     with _weights_fit(path):
         weights = {part: merge_adapters(payload[part], scale) for part in parts if part in payload}
-    merged = portable | {"config": config, "model": portable["model"] | {"lora_rank": 0}}
-    return payload | weights | {PORTABLE: merged}
+    merged = replace(portable.config, model=replace(model, lora_rank=0))
+    return payload | weights | {PORTABLE: replace(portable, config=merged).to_plain()}
 
 
 def find_last(path: Path) -> tuple[Path, dict[str, Any]]:
@@ -128,9 +110,9 @@ SINGLE_STACKS = ("tagging", "language_modeling")
 """Tasks of an encoder alone, or a decoder alone."""
 
 
-def checkpoint_task(payload: dict[str, Any]) -> str:
+def checkpoint_task(payload: Mapping[str, Any]) -> str:
     """The task of the run that wrote the checkpoint."""
-    return str(payload[PORTABLE]["config"]["task"])
+    return portable_part(payload).config.task
 
 
 def require_translation(payload: dict[str, Any], file: Path) -> None:
@@ -191,12 +173,10 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     file = find_checkpoint(Path(path))
     payload = read_merged(file)
     require_translation(payload, file)
-    portable = payload[PORTABLE]
-    with errors_name(file):
-        model = build_empty(typed(ModelConfig, portable["model"], "model"))
+    portable = portable_part(payload)
+    model = build_empty(portable.config.model)
     load_weights(model, payload, file, assign=True)
-    longest = portable.get("longest_source")
-    return Checkpoint(model, portable["tokenizer"], portable["config"], file, longest)
+    return Checkpoint(model, portable, file)
 
 
 def write_payload(payload: Any, path: Path) -> None:

@@ -8,6 +8,7 @@ checkpoint. In int8 a matrix is bytes, and ``NAME.int8_scale`` has a float32 for
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -21,11 +22,7 @@ from transformer.checkpoint.checkpoint import (
 )
 from transformer.checkpoint.locate import SAFETENSORS as WEIGHTS
 from transformer.checkpoint.locate import is_exported
-from transformer.checkpoint.validation import (
-    rename_metrics,
-    validate_portable,
-    validate_weights,
-)
+from transformer.checkpoint.validation import read_portable, validate_weights
 from transformer.common.errors import (
     InputError,
     errors_name,
@@ -78,14 +75,12 @@ def read_settings(file: Path, check: Callable[[ModelConfig], None]) -> Checkpoin
         values = json.loads(file.read_text(encoding="utf-8"))
         if "model_type" in values:
             raise InputError("it is a model of transformers; import it: transformer import")
-        config = validate_portable(values)
-        rename_metrics(values)
-        check(config)
-        model = build_empty(config)
+        portable = read_portable(values)
+        check(portable.config.model)
+        model = build_empty(portable.config.model)
         tokenizer = {"config": values["tokenizer"], "tags": values["tags"]}
         tokenizer |= {side: _read_subwords(folder, side) for side in SIDES}
-        longest = values.get("longest_source")
-        return Checkpoint(model.eval(), tokenizer, values["config"], folder, longest)
+        return Checkpoint(model.eval(), replace(portable, tokenizer=tokenizer), folder)
 
 
 def _read_subwords(folder: Path, side: str) -> torch.Tensor | None:

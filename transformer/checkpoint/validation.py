@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
 from itertools import islice
 from typing import Any
 
@@ -9,75 +10,73 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from transformer.common.errors import InputError, raise_objections
-from transformer.common.schema import typed
+from transformer.common.version import VERSION
 from transformer.settings.model import ModelConfig
+from transformer.settings.run import RunConfig, run_config, stored_values
 
-FORMAT = 8
+FORMAT = 9
 """Format of the portable part; other formats are rejected."""
-
-GROUPS = (
-    *("data", "tokenizer", "model", "loss", "optimizer", "schedule", "recovery", "trainer"),
-    *("callbacks", "logger", "decoding", "metrics"),
-)
 
 _WITH_WEIGHTS = ("state_dict", "current_model_state", "optimizer_states")
 _MAX_LAYERS = 1_000
 
 
-def validate_portable(portable: Mapping[str, Any]) -> ModelConfig:
-    """Check the portable part of a checkpoint, and return its model, or raise InputError."""
-    raise_objections(islice(_faults(portable), 1))
-    model = typed(ModelConfig, portable["model"], "model")
-    raise_objections(
-        f"model.{key} is {value} in its config, and another in its model"
-        for key, value in portable["config"]["model"].items()
-        if portable["model"].get(key) != value
-    )
-    return model
+@dataclass(frozen=True)
+class Portable:
+    """What a checkpoint holds besides its weights: all that a translator needs.
 
-
-def rename_metrics(portable: dict[str, Any]) -> None:
-    """Give the metrics in the config of an old checkpoint their present names.
-
-    Checkpoints without a ``version`` have the sentence error rate, ``ser``, under the name ``wer``.
+    Attributes:
+        config: The settings of the run; its model has the sizes of the vocabularies.
+        tokenizer: `Tokenizer.to_state`.
+        longest_source: Subwords that at most one in 1,000 sources of the training text exceeds;
+            None if it is unknown.
     """
-    config = portable["config"]
-    if "version" not in portable:
-        config["metrics"] = {key: _present_name(v) for key, v in config["metrics"].items()}
+
+    config: RunConfig
+    tokenizer: Mapping[str, Any]
+    longest_source: int | None = None
+
+    def to_plain(self) -> dict[str, Any]:
+        """Plain values and tensors, which ``read_portable`` reads."""
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "config": stored_values(self.config),
+            "tokenizer": dict(self.tokenizer),
+            "longest_source": self.longest_source,
+        }
 
 
-def _present_name(value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return [_present_name(one) for one in value]
-    return "ser" if value == "wer" else value
+def read_portable(values: Mapping[str, Any]) -> Portable:
+    """The portable part of a checkpoint, typed and checked; raises InputError if it is wrong."""
+    raise_objections(islice(_faults(values), 1))
+    return Portable(run_config(values["config"]), values["tokenizer"], values["longest_source"])
 
 
 def _faults(portable: Mapping[str, Any]) -> Iterator[str]:
     """Faults: values that training never writes. Later checks need the earlier ones to pass."""
-    found = portable.get("format")
-    if type(found) is not int or found != FORMAT:
-        newer = type(found) is int and found > FORMAT
-        shown = found if isinstance(found, int | str | None) else type(found).__name__
+    written = portable.get("format")
+    if type(written) is not int or written != FORMAT:
+        newer = type(written) is int and written > FORMAT
+        shown = written if isinstance(written, int | str | None) else type(written).__name__
         yield (
             f"it has format {str(shown)[:20]!r}, this version reads format {FORMAT}; "
             f"{'install a newer version' if newer else 'train the model again'}"
         )
-    for name in ("model", "tokenizer", "config"):
+    for name in ("tokenizer", "config"):
         if not isinstance(portable.get(name), dict):
             yield f"it has no {name}, as every checkpoint has"
-    longest = portable.get("longest_source")  # later than the format
+    longest = portable.get("longest_source")
     if longest is not None and (type(longest) is not int or longest < 1):
         yield f"its longest_source is {str(longest)[:20]}, and must be a number of subwords"
     config: Mapping[str, Any] = portable["config"]
-    for group in GROUPS:
-        if not isinstance(config.get(group), dict):
-            yield f"its config has no group {group}, as every run has"
-    if not isinstance(config.get("task"), str):
-        yield "its config names no task"
+    for setting in fields(RunConfig):
+        if setting.name not in config:
+            yield f"its config has no {setting.name}, as every run has"
     yield from _odd_values(config, "")
-    utility = config["decoding"].get("utility", "")
+    utility = config["decoding"].get("utility") if isinstance(config["decoding"], dict) else ""
     # Only the user may give the import name of a metric: an import runs code.
-    if not isinstance(utility, str) or ":" in utility:
+    if ":" in str(utility):
         yield (
             f"it names a program, decoding.utility={str(utility)[:80]}, as no checkpoint that "
             "this framework writes does; do not trust it"
@@ -85,7 +84,7 @@ def _faults(portable: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _odd_values(node: Any, key: str) -> Iterator[str]:
-    """Tensors, NaN, and texts with an interpolation of OmegaConf."""
+    """Tensors and NaN."""
     if isinstance(node, dict):
         for name, value in node.items():
             yield from _odd_values(name, key)
@@ -93,11 +92,6 @@ def _odd_values(node: Any, key: str) -> Iterator[str]:
     elif isinstance(node, list | tuple):
         for value in node:
             yield from _odd_values(value, key)
-    elif isinstance(node, str) and "${" in node:
-        yield (
-            f"{key} in its config holds ${{…}}, which would be replaced by something of this "
-            "machine; no checkpoint that this framework writes does; do not trust it"
-        )
     elif isinstance(node, Tensor) or (isinstance(node, float) and not math.isfinite(node)):
         yield f"{key} in its config is no plain value"
 

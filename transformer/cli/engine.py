@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from omegaconf import DictConfig, ListConfig
 
@@ -16,13 +16,14 @@ from transformer.decoding.search.shortlist import FILE
 from transformer.decoding.translation.fingerprint import compute_fingerprint
 from transformer.decoding.translation.translator import Translator
 from transformer.model.transformer import Transformer
+from transformer.settings.run import RunConfig
 
 log = logging.getLogger(__name__)
 
 
 def translator_by_engine(
     config: DictConfig, arguments: Sequence[str]
-) -> tuple[Translator, dict[str, Any]]:
+) -> tuple[Translator, RunConfig]:
     """The translator of ``engine=``, and the config of the run that trained the model."""
     engine = resolve_value(config, "engine", Literal["torch", "ctranslate2", "auto"])
     if engine == "ctranslate2":
@@ -40,9 +41,7 @@ def translator_by_engine(
     return translator, trained
 
 
-def _by_ctranslate2(
-    config: DictConfig, arguments: Sequence[str]
-) -> tuple[Translator, dict[str, Any]]:
+def _by_ctranslate2(config: DictConfig, arguments: Sequence[str]) -> tuple[Translator, RunConfig]:
     if isinstance(config.checkpoint, ListConfig) or config.precision not in (None, "float32"):
         raise InputError(
             "engine=ctranslate2 takes one checkpoint and no precision=; an export has its own: "

@@ -28,14 +28,13 @@ from transformer.model.head_masks import head_name, parse_heads, switch_off
 from transformer.model.layers.quantization import in_precision
 from transformer.settings.decoding import SearchConfig
 from transformer.settings.model import Precision
+from transformer.settings.run import RunConfig
 
 CPU_TOKENS, GPU_TOKENS = 4096, 65_536
 """Padded source tokens of a batch, counted once a hypothesis."""
 
 
-def load_translator(
-    config: DictConfig, arguments: Sequence[str]
-) -> tuple[Translator, dict[str, Any]]:
+def load_translator(config: DictConfig, arguments: Sequence[str]) -> tuple[Translator, RunConfig]:
     """The translator, and the config of the run that trained it."""
     checkpoints = load_checkpoints(config.checkpoint)
     trained = trained_with(checkpoints[0])
@@ -58,13 +57,13 @@ def load_translator(
 
 
 def with_flags(
-    config: DictConfig, translator: Translator, run: Mapping[str, Any], on_failure: OnFailure | None
+    config: DictConfig, translator: Translator, run: RunConfig, on_failure: OnFailure | None
 ) -> Translator:
     """The translator whose translations have flags."""
     from transformer.quality.failures.flagging import FlaggingTranslator
     from transformer.quality.failures.flags import Detector
 
-    detector = Detector.load(checkpoint_paths(config.checkpoint)[0], run["data"])
+    detector = Detector.load(checkpoint_paths(config.checkpoint)[0], asdict(run.data))
     return FlaggingTranslator(translator, detector, on_failure)
 
 
@@ -72,9 +71,9 @@ def load_checkpoints(names: Any) -> list[Checkpoint]:
     """``checkpoint=PATH``, or ``checkpoint=[PATH,…]`` of one vocabulary."""
     first, *more = checkpoints = [_load(path) for path in checkpoint_paths(names)]
     set_search_threads(weight for one in checkpoints for weight in one.model.parameters())
-    vocabulary = Tokenizer.from_state(first.tokenizer).fingerprint
+    vocabulary = Tokenizer.from_state(first.portable.tokenizer).fingerprint
     for other in more:
-        if Tokenizer.from_state(other.tokenizer).fingerprint != vocabulary:
+        if Tokenizer.from_state(other.portable.tokenizer).fingerprint != vocabulary:
             raise InputError(
                 f"{other.path} has another vocabulary than {first.path}; an ensemble needs models "
                 "that were trained with the same tokenizer"

@@ -3,8 +3,9 @@
 import json
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import asdict
 from functools import partial
 from typing import Any, get_type_hints
 
@@ -14,7 +15,6 @@ from transformer.cli.config import compose
 from transformer.cli.config.arguments import config_folder
 from transformer.cli.evaluate.scored_text import resolve_metrics
 from transformer.cli.load import resolve_search
-from transformer.cli.train.vocabulary import untie_kinds
 from transformer.cli.translate import translate
 from transformer.common.errors import InputError, errors_name
 from transformer.common.files import given_path
@@ -25,6 +25,7 @@ from transformer.recipes.overrides import sort_arguments
 from transformer.recipes.plan import Plan, Recipe
 from transformer.recipes.runner import run_stages, states
 from transformer.report.scores import read_scores
+from transformer.settings.run import RunConfig
 
 RECIPES: dict[str, type[Recipe]] = {"distill": Distill, "backtranslate": Backtranslate}
 
@@ -53,15 +54,15 @@ def run(arguments: Sequence[str]) -> None:
         _run(plan)
 
 
-def _compose(verb: str, arguments: Sequence[str], run: Mapping[str, Any] | None) -> dict[str, Any]:
+def _compose(verb: str, arguments: Sequence[str], run: RunConfig | None) -> Any:
     """The config of a verb; its arguments are checked with the run of the model that it reads."""
     with nullcontext() if verb == "train" else errors_name(verb):
         config = compose.compose_config(verb, arguments)
         if verb == "train":
-            untie_kinds(config)
+            return compose.run_settings(config)
         values: Any = OmegaConf.to_container(config)
         if run is not None:
-            resolve_search(arguments, values["decoding"], run["decoding"])
+            resolve_search(arguments, values["decoding"], asdict(run.decoding))
         if verb == "translate":
             translate.check(config, arguments)
         if verb == "evaluate":

@@ -1,46 +1,49 @@
 """Checks plain values against the annotations of a dataclass, and numbers against ranges."""
 
-import logging
 import math
+import os
 import types
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 from transformer.common.errors import InputError, did_you_mean, raise_objections
 from transformer.common.escaping import escaped
 
 T = TypeVar("T")
-log = logging.getLogger(__name__)
-
-FORMER = frozenset(["decoding.compile", "logger.mlflow", "loss.cut", "trainer.reduce_bfloat16"])
-"""Keys that runs of older versions have, and that are not read any more."""
 
 
 def typed(kind: type[T], values: Any, where: str) -> T:
-    """Build a dataclass from plain values; InputError for a wrong key, type or `Range`."""
+    """Build a dataclass from plain values; InputError for a wrong key, type or `Range`.
+
+    ``where`` is the key of the whole in messages, such as ``optimizer``; "" if it has none.
+    """
     if not isinstance(values, Mapping):
         return typed_value(values, kind, where)  # which raises
-    for key in [key for key in values if f"{where}.{key}" in FORMER and values[key]]:
-        log.warning("%s.%s=%s of an older run has no effect any more", where, key, values[key])
-    values = {key: value for key, value in values.items() if f"{where}.{key}" not in FORMER}
+    prefix = f"{where}." if where else ""
     hints = get_type_hints(kind)
-    names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    settings: Any = fields(kind)  # type: ignore[arg-type]
+    names = {field.name for field in settings}
     raise_objections(
-        f"{where}.{escaped(unknown)} is not a setting of {where}{did_you_mean(unknown, names)}"
+        f"{prefix}{escaped(unknown)} is not a setting{f' of {where}' if where else ''}"
+        f"{did_you_mean(unknown, names)}"
         for unknown in sorted(map(str, values.keys() - names))
     )
-    required = (field.name for field in fields(kind) if field.default is MISSING)  # type: ignore[arg-type]
-    raise_objections(f"{where}.{name} is missing" for name in required if name not in values)
-    right, wrong = {}, []
+    raise_objections(
+        f"{prefix}{field.name} is missing"
+        for field in settings
+        if field.name not in values and field.default is field.default_factory is MISSING
+    )
+    checked, wrong = {}, []
     for name, value in values.items():
         try:
-            right[name] = typed_value(value, hints[name], f"{where}.{name}")
+            checked[name] = typed_value(value, hints[name], f"{prefix}{name}")
         except InputError as error:
             wrong.append(str(error))
     raise_objections(wrong)
-    built = kind(**right)
+    built = kind(**checked)
     raise_objections(out_of_range(built, where))
     return built
 
@@ -62,12 +65,25 @@ def typed_value(value: Any, hint: Any, where: str) -> Any:
         return tuple(typed_value(v, i, where) for v, i in zip(value, items, strict=True))
     elif origin is Literal and value in get_args(hint):
         return value
-    elif hint is float and isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
+    elif hint in _CONVERSIONS and (converted := _CONVERSIONS[hint](value)) is not None:
+        return converted
     elif hint is Any or (isinstance(hint, type) and type(value) is hint):
         return value
     shown = "null" if value is None else repr(value)[:200]
     raise InputError(f"{where}={shown} must be {_words(hint)}")
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if type(value) in (int, float) else None
+
+
+def _path(value: Any) -> Path | None:
+    # A name such as 2014 is a number to YAML.
+    named = isinstance(value, Path) or type(value) in (str, int, float)
+    return Path(os.path.expanduser(str(value))) if named else None
+
+
+_CONVERSIONS: dict[Any, Callable[[Any], Any]] = {float: _number, Path: _path}
 
 
 def _mapped(value: Mapping[str, Any], hint: Any, where: str) -> Any:
@@ -99,7 +115,13 @@ def _words(hint: Any) -> str:
         return "a list"
     if origin is Mapping or is_dataclass(hint):
         return "a mapping, {KEY: VALUE}"
-    names = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+    names = {
+        int: "a whole number",
+        float: "a number",
+        bool: "true or false",
+        str: "a text",
+        Path: "a path",
+    }
     return names.get(hint, "null" if hint is type(None) else str(hint))
 
 

@@ -1,16 +1,15 @@
 """Word alignment from the cross-attention: target to source (Garg et al. 2019, section 3)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, cast
+from typing import cast
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from transformer.common.errors import InputError
-from transformer.common.schema import typed_value
 from transformer.data.batching.batch import Row, collate
 from transformer.data.text.word_alignment import NO_WORD, Link, Links, subword_words
 from transformer.data.tokenization.tokenizer import Tokenizer
@@ -20,6 +19,7 @@ from transformer.model.decoder import DecoderLayer
 from transformer.model.head_masks import HeadName
 from transformer.model.layers.dropout import evaluating
 from transformer.model.transformer import Transformer
+from transformer.settings.loss import LossConfig
 from transformer.settings.model import ModelConfig
 
 
@@ -34,7 +34,7 @@ class Aligner:
     weight: a fertile word ("im" for "in the") has several links."""
 
     @classmethod
-    def trained(cls, loss: Mapping[str, Any], config: ModelConfig) -> "Aligner":
+    def trained(cls, loss: LossConfig, config: ModelConfig) -> "Aligner":
         """The aligner of a run: its guided head (``guided_head``), or the average of heads."""
         head = guided_head(loss, config)
         # A guided head divides its weight evenly among several links.
@@ -64,12 +64,11 @@ def _check_head(head: HeadName, config: ModelConfig, setting: str) -> None:
         )
 
 
-def guided_head(loss: Mapping[str, Any], config: ModelConfig) -> HeadName | None:
+def guided_head(loss: LossConfig, config: ModelConfig) -> HeadName | None:
     """The head that learns the links in training (``loss`` of a run); None if there is none."""
-    if not typed_value(loss.get("alignment_weight"), float, "loss.alignment_weight"):
+    if not loss.alignment_weight:
         return None
-    layer = typed_value(loss.get("alignment_layer"), int | None, "loss.alignment_layer")
-    index = typed_value(loss.get("alignment_head"), int, "loss.alignment_head")
+    layer, index = loss.alignment_layer, loss.alignment_head
     head = HeadName("cross", max(0, config.decoder_layers - 2) if layer is None else layer, index)
     _check_head(head, config, f"loss.alignment_layer={head.layer} with loss.alignment_head={index}")
     return head

@@ -2,17 +2,17 @@
 
 import logging
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
-from typing import Any
 
 from transformer.data.text.phrases import OTHER, SENTENCE_ENDS, char_kind
 from transformer.data.tokenization.normalization import WORD_START
 from transformer.data.tokenization.tags import is_tag
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.constraints.request import Constraints
+from transformer.settings.run import RunConfig
 
 log = logging.getLogger(__name__)
 
@@ -36,21 +36,17 @@ class SourceLimits:
     """Of the source, as ISO 639-1; another code has the rules of English."""
 
     @classmethod
-    def trained(
-        cls, config: Mapping[str, Any], longest: int, longest_source: int | None
-    ) -> "SourceLimits":
+    def trained(cls, config: RunConfig, longest: int, longest_source: int | None) -> "SourceLimits":
         """The limits of a run; a model of whole lines, such as a summarizer, splits no sentences.
 
-        Older checkpoints have no ``longest_source``: then it is ``data.max_length``.
+        Without ``longest_source``, as in an imported model, it is ``data.max_length``.
         """
-        data = config["data"]
         if not has_sentences(config):
             return cls(longest, longest)
-        usual = longest_source or data.get("max_length") or longest
-        corpora = list((data.get("corpora") or {}).values())
-        languages = [one.get("source") for one in corpora] + [data.get("source")]
-        language = next((str(one) for one in languages if one), "")
-        return cls(longest, min(longest, usual), base_language(language))
+        usual = min(longest, longest_source or config.data.max_length)
+        corpora = (config.data.corpora or {}).values()
+        languages = [corpus.source for corpus in corpora if corpus.source]
+        return cls(longest, usual, base_language([*languages, config.data.source][0]))
 
     def split(self, subwords: Sequence[str]) -> list[int]:
         """Lengths of the parts of a source, as spelled in its vocabulary."""
@@ -66,10 +62,9 @@ class SourceLimits:
         return parts
 
 
-def has_sentences(config: Mapping[str, Any]) -> bool:
+def has_sentences(config: RunConfig) -> bool:
     """Whether a run translates sentences, by its metric; a source with features is whole, too."""
-    features = config.get("tokenizer", {}).get("features")
-    return features is None and config.get("metrics", {}).get("choose", "bleu") in OF_SENTENCES
+    return config.tokenizer.features is None and config.metrics.choose in OF_SENTENCES
 
 
 def base_language(code: str) -> str:

@@ -2,7 +2,7 @@
 
 import shutil
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,15 +16,14 @@ from transformer.decoding.translation.translator import Translator
 from transformer.interchange import ctranslate2
 from transformer.interchange.files import write_json
 from transformer.interchange.verification import PLAIN, compare_texts
+from transformer.settings.data import DataConfig
 from transformer.settings.metrics import MetricsConfig
 
 BEAM, LENGTH_PENALTY = 4, 0.2
 """The search of Argos; it divides the log-probability by the length to this power."""
 
 
-def write_argos(
-    translator: Translator, data: Mapping[str, Any], folder: Path, quantization: str
-) -> Path:
+def write_argos(translator: Translator, data: DataConfig, folder: Path, quantization: str) -> Path:
     """Write ``translate-SOURCE_TARGET-1_0.argosmodel``; InputError if no package can hold it."""
     config, tokenizer = translator.model.config, translator.tokenizer
     length = ctranslate2.ENGINE_LENGTH
@@ -40,7 +39,7 @@ def write_argos(
         for name, holds in required.items()
         if not holds
     )
-    source, target = data["source"], data["target"]
+    source, target = data.source, data.target
     name = f"translate-{source}_{target}-1_0"
     file = folder / f"{name}.argosmodel"
     metadata = {

@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 from transformer.checkpoint.locate import run_folder
 from transformer.common.errors import InputError, raise_objections
 from transformer.common.files import given_path
-from transformer.common.schema import typed, typed_value
+from transformer.common.schema import typed_value
 from transformer.data.corpora.evaluation_text import validation_pairs
 from transformer.data.corpora.trust import require_trust
 from transformer.decoding.search.shortlist import ENGINE_FILE, FILE
@@ -24,7 +24,8 @@ from transformer.interchange.onnx.web_page import MODEL, find_runtime, write_web
 from transformer.interchange.readme import model_card, read_report
 from transformer.interchange.verification import verify_ctranslate2, verify_int8
 from transformer.settings.data import DataConfig
-from transformer.settings.metrics import METRICS, MetricsConfig
+from transformer.settings.metrics import METRICS
+from transformer.settings.run import RunConfig
 
 Values = dict[str, Any]
 
@@ -39,7 +40,7 @@ class Format(NamedTuple):
         any_tokens: It keeps any tokens; else only those that SentencePiece cuts.
     """
 
-    write: Callable[[Translator, Values, Path, DictConfig], Values]
+    write: Callable[[Translator, RunConfig, Path, DictConfig], Values]
     package: str | None = None
     extra: str = ""
     quantized: bool = False
@@ -62,15 +63,15 @@ def _verified(
     verify: Callable[..., Values],
     translator: Translator,
     exported: Path,
-    run: Values,
+    run: RunConfig,
     config: DictConfig,
 ) -> Values:
     """Compare a model with its export on validation; raises InputError if that is much worse."""
     sentences = typed_value(config.sentences, int | None, "sentences")
     limit = typed_value(config.max_bleu_loss, float, "max_bleu_loss")
     require_trust(run, typed_value(config.get("trust", False), bool, "trust"), config.checkpoint)
-    pairs = validation_pairs(typed(DataConfig, run["data"], "data"), sentences)
-    metrics = typed(MetricsConfig, run["metrics"], "metrics")
+    pairs = validation_pairs(run.data, sentences)
+    metrics = run.metrics
     verified = verify(translator, exported, pairs, metrics)
     [(name, theirs)] = ((n, value) for n, value in verified.items() if n.endswith("_exported"))
     lost = verified[name.removesuffix("_exported")] - theirs
@@ -83,7 +84,9 @@ def _verified(
     return verified
 
 
-def _ctranslate2(translator: Translator, run: Values, folder: Path, config: DictConfig) -> Values:
+def _ctranslate2(
+    translator: Translator, run: RunConfig, folder: Path, config: DictConfig
+) -> Values:
     model, tokenizer = translator.model, translator.tokenizer
     write_ctranslate2(model, tokenizer, folder, config.quantization)
     write_fingerprint(model, tokenizer, folder)
@@ -91,20 +94,22 @@ def _ctranslate2(translator: Translator, run: Values, folder: Path, config: Dict
     if shortlist.is_file() and not tokenizer.tags.sentences:  # whose separator it cannot name
         (folder / ENGINE_FILE).write_text(vocabulary_map(shortlist, tokenizer), encoding="utf-8")
     settings = folder / ctranslate2.SETTINGS
-    safetensors.write_settings(model.config, tokenizer, run, settings, translator.limits.usual)
+    safetensors.write_settings(tokenizer, run, settings, translator.limits.usual)
     _write_card(translator, run, folder, config, "ctranslate2")
     return _verified(verify_ctranslate2, translator, folder, run, config)
 
 
 def _write_card(
-    translator: Translator, run: Values, folder: Path, config: DictConfig, library: str
+    translator: Translator, run: RunConfig, folder: Path, config: DictConfig, library: str
 ) -> None:
     report = read_report(given_path(str(config.checkpoint)))
     text = model_card(translator.tokenizer, run, report, library, dict(config))
     (folder / "README.md").write_text(text, encoding="utf-8")
 
 
-def _safetensors(translator: Translator, run: Values, folder: Path, config: DictConfig) -> Values:
+def _safetensors(
+    translator: Translator, run: RunConfig, folder: Path, config: DictConfig
+) -> Values:
     model, tokenizer = translator.model, translator.tokenizer
     quantization = config.get("quantization", "float32")  # push has none
     if quantization not in ("float32", "int8"):
@@ -119,28 +124,30 @@ def _safetensors(translator: Translator, run: Values, folder: Path, config: Dict
     return safetensors.verify_safetensors(translator.model, translator.tokenizer, folder)
 
 
-def _huggingface(translator: Translator, run: Values, folder: Path, config: DictConfig) -> Values:
+def _huggingface(
+    translator: Translator, run: RunConfig, folder: Path, config: DictConfig
+) -> Values:
     write_huggingface(translator, run, folder)
     _write_card(translator, run, folder, config, "transformers")
     return _verified(verify_huggingface, translator, folder, run, config)
 
 
-def _argos(translator: Translator, run: Values, folder: Path, config: DictConfig) -> Values:
-    file = write_argos(translator, run["data"], folder, config.quantization)
+def _argos(translator: Translator, run: RunConfig, folder: Path, config: DictConfig) -> Values:
+    file = write_argos(translator, run.data, folder, config.quantization)
     return _verified(verify_argos, translator, file, run, config)
 
 
-def _onnx(translator: Translator, run: Values, folder: Path, config: DictConfig) -> Values:
+def _onnx(translator: Translator, run: RunConfig, folder: Path, config: DictConfig) -> Values:
     write_onnx(translator, folder, config.quantization)
     _write_card(translator, run, folder, config, "transformers.js")
     return _verified(verify_onnx, translator, folder, run, config)
 
 
-def _web(translator: Translator, run: Values, folder: Path, config: DictConfig) -> Values:
+def _web(translator: Translator, run: RunConfig, folder: Path, config: DictConfig) -> Values:
     package = typed_value(config.onnxruntime_web, str | None, "onnxruntime_web")
     # That of this call: a foreign checkpoint may name any folder.
     runtime = find_runtime(package, given_path(DataConfig().cache))
-    write_web(translator, run["data"], folder, config.quantization, runtime)
+    write_web(translator, run.data, folder, config.quantization, runtime)
     return _verified(verify_onnx, translator, folder / MODEL, run, config)
 
 

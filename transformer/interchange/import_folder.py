@@ -5,15 +5,16 @@ import re
 import warnings
 import zipfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from transformer.checkpoint.checkpoint import PORTABLE, WEIGHTS_PREFIX, portable_part
+from transformer.checkpoint.checkpoint import PORTABLE, WEIGHTS_PREFIX
 from transformer.checkpoint.exported import read_safetensors
-from transformer.checkpoint.validation import all_finite
+from transformer.checkpoint.validation import Portable, all_finite
 from transformer.common.errors import InputError, raise_objections, readable
 from transformer.common.schema import typed, typed_value
 from transformer.data.tokenization.tokenizer import Tokenizer
@@ -23,6 +24,7 @@ from transformer.interchange.architectures.subwords import ImportedTokenizer
 from transformer.interchange.architectures.weight_names import import_weights, is_untied
 from transformer.interchange.files import read_mapping
 from transformer.settings.model import ModelConfig
+from transformer.settings.run import RunConfig
 from transformer.settings.tokenizer import EOS, PAD
 
 
@@ -125,12 +127,13 @@ def _read_file(file: Path) -> dict[str, Tensor]:
         return dict(found)
 
 
-def imported_payload(found: Imported, config: dict[str, Any]) -> dict[str, Any]:
-    """The content of a checkpoint, with the resolved config of a training run."""
-    model = typed(ModelConfig, {**config["model"], **_sizes(found.tokenizer)}, "model")
+def imported_payload(found: Imported, config: RunConfig) -> dict[str, Any]:
+    """The content of a checkpoint, with the config of a training run."""
+    tokenizer = found.tokenizer
+    model = config.model.sized(tokenizer.source_vocab_size, tokenizer.target_vocab_size)
+    config = replace(config, model=model)
     # The text of its training is unknown; it has learned all of its positions.
-    longest = model.max_length - 1
-    return _payload(model, found.tokenizer.to_state(), config, found.weights, longest)
+    return _payload(Portable(config, tokenizer.to_state(), model.max_length - 1), found.weights)
 
 
 def _sizes(tokenizer: Tokenizer) -> dict[str, int]:
@@ -146,17 +149,9 @@ def is_own(folder: Path) -> bool:
 def export_payload(folder: Path) -> dict[str, Any]:
     """The content of the checkpoint that ``export format=safetensors`` wrote as a folder."""
     found = read_safetensors(folder)
-    model, weights = found.model.config, found.model.state_dict()
-    return _payload(model, found.tokenizer, found.config, weights, found.longest_source)
+    return _payload(found.portable, found.model.state_dict())
 
 
-def _payload(
-    model: ModelConfig,
-    tokenizer: dict[str, Any],
-    config: dict[str, Any],
-    weights: dict[str, Any],
-    longest_source: int | None,
-) -> dict[str, Any]:
+def _payload(portable: Portable, weights: dict[str, Any]) -> dict[str, Any]:
     named = {f"{WEIGHTS_PREFIX}{name}": weight for name, weight in weights.items()}
-    portable = portable_part(model, tokenizer, config, longest_source)
-    return {PORTABLE: portable, "state_dict": named}
+    return {PORTABLE: portable.to_plain(), "state_dict": named}

@@ -16,6 +16,8 @@ from transformer.common.language_names import language_name
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.report.page import REPORT
 from transformer.report.scores import read_scores
+from transformer.settings.data import DataConfig
+from transformer.settings.run import RunConfig
 
 BEFORE_TUNING = "before_tuning"
 """Key of a report whose scores are those of before ``transformer tune``."""
@@ -26,18 +28,18 @@ Tests = dict[str, list[dict[str, Any]]]
 
 def model_card(
     tokenizer: Tokenizer,
-    run: dict[str, Any],
+    run: RunConfig,
     report: dict[str, Any],
     library: str,
     about: dict[str, Any],
 ) -> str:
     """The text, by values of ``report.json``; ``about`` has ``license`` and, if any, ``repo``."""
-    data = run["data"]
+    data = run.data
     found = report.get("tests", ())
     tests: Tests = {t["name"]: t["scores"][0] for t in found if t["name"].startswith("test")}
-    languages = [data["source"], *(tokenizer.tags.targets or [data["target"]])]
-    (codes, task), pair, corpus = _task(languages), "-".join(languages), data["corpus"]
-    name, base = about.get("repo") or pair, _base(run.get("finetune_from"))
+    languages = [data.source, *(tokenizer.tags.targets or [data.target])]
+    (codes, task), pair, corpus = _task(languages), "-".join(languages), data.corpus
+    name, base = about.get("repo") or pair, _base(run.finetune_from)
     # The Hub shows these as scores of the model itself.
     own = {} if report.get(BEFORE_TUNING) else tests
     results = [_result(task, pair, corpus, split, scores) for split, scores in own.items()]
@@ -127,16 +129,17 @@ def _metric(score: dict[str, Any]) -> str:
     return next((one for one in ("chrf", "rouge", "squad") if name.startswith(one)), name)
 
 
-def _base(path: str | None) -> str:
-    return (cached_model(path) or Path(path).name) if path else ""
+def _base(path: Path | None) -> str:
+    return (cached_model(str(path)) or path.name) if path else ""
 
 
-def _training_text(data: dict[str, Any], base: str) -> str:
+def _training_text(data: DataConfig, base: str) -> str:
     start = f", from the weights of `{base}`," if base else ""
-    if data["corpus"] != "files":
-        return f"It was trained{start} on the corpus `{data['corpus']}`."
-    given = [one.get("train") or [] for one in (data, *(data["corpora"] or {}).values())]
-    flat = [name for names in given for name in ([names] if isinstance(names, str) else names)]
+    if data.corpus != "files":
+        return f"It was trained{start} on the corpus `{data.corpus}`."
+    corpora = (data.corpora or {}).values()
+    texts = [data.train or (), *(corpus.train or () for corpus in corpora)]
+    flat = [name for names in texts for name in ([names] if isinstance(names, str) else names)]
     names = ", ".join(f"`{Path(name).name}`" for name in flat)
     return f"It was trained{start} on {names or 'text that is not recorded: it was imported'}."
 

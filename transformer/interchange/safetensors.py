@@ -5,21 +5,21 @@ from typing import Any
 
 import torch
 
-from transformer.checkpoint.checkpoint import portable_part
 from transformer.checkpoint.exported import SCALE, SETTINGS, SIDES, read_safetensors
 from transformer.checkpoint.locate import SAFETENSORS as WEIGHTS
+from transformer.checkpoint.validation import Portable
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.interchange.files import write_json
 from transformer.interchange.format_limits import check_heads
 from transformer.model.layers.quantization import rounded
 from transformer.model.transformer import Transformer
-from transformer.settings.model import ModelConfig
+from transformer.settings.run import RunConfig
 
 
 def write_safetensors(
     model: Transformer,
     tokenizer: Tokenizer,
-    config: dict[str, Any],
+    config: RunConfig,
     folder: Path,
     quantization: str = "float32",
     longest_source: int | None = None,
@@ -31,7 +31,7 @@ def write_safetensors(
     from safetensors.torch import save_file
 
     check_heads(model)
-    write_settings(model.config, tokenizer, config, folder / SETTINGS, longest_source)
+    write_settings(tokenizer, config, folder / SETTINGS, longest_source)
     weights = {one.data_ptr(): (name, one) for name, one in model.state_dict().items()}
     once = {name: one.contiguous() for name, one in weights.values()}
     if quantization == "int8":
@@ -44,9 +44,8 @@ def write_safetensors(
 
 
 def write_settings(
-    model: ModelConfig,
     tokenizer: Tokenizer,
-    config: dict[str, Any],
+    config: RunConfig,
     file: Path,
     longest_source: int | None = None,
 ) -> None:
@@ -55,9 +54,8 @@ def write_settings(
     for side in SIDES:
         if state[side] is not None:
             (file.parent / f"{side}.model").write_bytes(bytes(state[side].numpy()))
-    values = portable_part(model, state["config"], config, longest_source)
-    values |= {"tags": state["tags"]}
-    write_json(values, file)
+    values = Portable(config, state["config"], longest_source).to_plain()
+    write_json(values | {"tags": state["tags"]}, file)
 
 
 def verify_safetensors(model: Transformer, tokenizer: Tokenizer, folder: Path) -> dict[str, Any]:
@@ -69,7 +67,7 @@ def verify_safetensors(model: Transformer, tokenizer: Tokenizer, folder: Path) -
         for name, one in model.state_dict().items()
         if not torch.equal(one.cpu(), weights[name])
     ]
-    if Tokenizer.from_state(found.tokenizer).fingerprint != tokenizer.fingerprint:
+    if Tokenizer.from_state(found.portable.tokenizer).fingerprint != tokenizer.fingerprint:
         differing.append("the vocabularies")
     if differing:
         raise RuntimeError(f"{folder}: {differing[0]} differ from the model")

@@ -102,7 +102,8 @@ class Distill(Recipe):
     ) -> list[Path]:
         """Add the stages that translate a source with or without a reference."""
         # They are compared as translations are scored in training.
-        by = {key: plan.config["metrics"][key] for key in ("tokenize", "lowercase")}
+        metrics = plan.config.metrics
+        by: dict[str, Any] = {"tokenize": metrics.tokenize, "lowercase": metrics.lowercase}
         by = {"reference": pair[1], **by} if self.interpolation and pair[1:] else {}
         if self.reverse is not None and not pair[1:]:
             by = {"reverse": plan.existing("reverse", self.reverse, text.swapped)}
@@ -144,5 +145,5 @@ def _seeds(plan: Plan, teachers: int) -> list[dict[str, int]]:
     """The seeds of each teacher and of the order of its batches; a single one has the user's."""
     if teachers == 1:
         return [{}]
-    seeds = {"seed": plan.config["seed"], "data.seed": plan.config["data"]["seed"]}
+    seeds = {"seed": plan.config.seed, "data.seed": plan.config.data.seed}
     return [{key: seed + n for key, seed in seeds.items()} for n in range(teachers)]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from transformer.checkpoint.checkpoint import PORTABLE, read_payload
+from transformer.checkpoint.checkpoint import portable_part, read_payload
 from transformer.checkpoint.locate import find_checkpoint
 from transformer.common.errors import InputError, raise_objections
 from transformer.common.files import given_path
@@ -17,13 +17,13 @@ from transformer.data.corpora.trust import named_classes, needs_trust
 from transformer.recipes.corpus_files import TEXT_KEYS, CorpusFiles, corpus_paths, corpus_splits
 from transformer.recipes.overrides import merged, override
 from transformer.recipes.stage import Stage
-from transformer.settings.data import check_unused_keys, unused_keys
-from transformer.settings.run import RunConfig, run_config, sized_model
+from transformer.settings.data import DataConfig, check_unused_keys, unused_keys
+from transformer.settings.run import RunConfig
 from transformer.tasks.registry import make_task
 
-Compose = Callable[[str, Sequence[str], Mapping[str, Any] | None], dict[str, Any]]
-"""The config of a verb, as plain values, from its arguments and, for ``translate`` and
-``evaluate``, the config of the run that trained its model; raises InputError."""
+Compose = Callable[[str, Sequence[str], RunConfig | None], Any]
+"""The config of a verb from its arguments and, for ``translate`` and ``evaluate``, the config of
+the run that trained its model; a `RunConfig` for ``train``; raises InputError."""
 
 _ONLY_TEXT = ("data.root", "data.validation_size", "data.test_size")
 """Keys of the user's corpus, which only the first stage reads."""
@@ -38,14 +38,6 @@ _RESERVED = {
 }
 """Keys that the user cannot set for a stage, besides those that the recipe sets."""
 
-_ONE_CORPUS: dict[str, Any] = {
-    **dict.fromkeys(("checkpoint", "finetune_from", "objective")),
-    **dict.fromkeys(("data.documents", "data.alignment", "data.corpora")),
-    **{"task": "translation", "data.target_tag": False, "data.streaming": False},
-    "loss.alignment_weight": 0.0,
-}
-"""Keys that must have this value: a recipe reads one corpus of sentence pairs."""
-
 
 class Plan:
     """Stages as they are added; ``base`` is for all trainings, ``extras`` for a kind of stage."""
@@ -59,19 +51,19 @@ class Plan:
     ) -> None:
         self.folder, self._base, self.extras = folder, merged(base), extras
         self.compose = compose
-        self._configs: dict[Path, Mapping[str, Any]] = {}
+        self._runs: dict[Path, RunConfig] = {}
         self._kinds: set[str] = set()
         self.stages: list[Stage] = []
-        self.config = compose("train", self._base, None)
+        self.config: RunConfig = compose("train", self._base, None)
         _check_corpus(self.config)
-        self.data = run_config(self.config).data
+        self.data = self.config.data
         check_unused_keys(self.data)
 
     def text(self) -> CorpusFiles:
         """Add the stage that writes the corpus as plain files, which all other stages read."""
-        default = self.compose("text", ["output=x"], None)["data"]
-        values = {key: self.config["data"][key] for key in TEXT_KEYS}
-        settings = [override(f"data.{k}", v) for k, v in values.items() if v != default[k]]
+        default = DataConfig()
+        values = {key: getattr(self.data, key) for key in TEXT_KEYS}
+        settings = [override(f"data.{k}", v) for k, v in values.items() if v != getattr(default, k)]
         data = as_files(self.data) if self.data.corpus == "folder" else self.data
         splits, languages = corpus_splits(data), (data.source, data.target)
         outputs = [f"{split}.{code}" for split in splits for code in languages]
@@ -98,19 +90,19 @@ class Plan:
         source, reference = text["validation"]
         own = {"checkpoint": one_or_all(models), "source": source, "reference": reference}
         # Code that only a checkpoint names is not run.
-        code = {key: self.config["metrics"][key] for key in ("custom", "comet")}
+        code = {"custom": self.config.metrics.custom, "comet": self.config.metrics.comet}
         settings = [override(key, value) for key, value in code.items() if value is not None]
         self.add(kind, "evaluate", own, [f"{source.name}.json", f"{source.name}.hyp"], settings)
 
     def existing(self, key: str, name: str, text: CorpusFiles) -> Path:
         """The checkpoint of a run that the user names; InputError if it has another direction."""
         checkpoint = find_checkpoint(Path(name))
-        config = read_payload(checkpoint)[PORTABLE]["config"]
-        self._configs[checkpoint], data = config, config["data"]
-        several = data.get("corpora") is not None or data.get("target_tag")
-        if not several and (data["source"], data["target"]) != (text.source, text.target):
+        config = portable_part(read_payload(checkpoint)).config
+        self._runs[checkpoint], data = config, config.data
+        several = data.corpora is not None or data.target_tag
+        if not several and (data.source, data.target) != (text.source, text.target):
             raise InputError(
-                f"{key}: {name} translates {data['source']} to {data['target']}, and "
+                f"{key}: {name} translates {data.source} to {data.target}, and "
                 f"{text.source} to {text.target} is wanted; give another"
             )
         return checkpoint
@@ -139,8 +131,11 @@ class Plan:
             if key in own or key in _RESERVED[verb] or key.startswith("data.corpora.")
         )
         stage = Stage(folder, verb, merged(settings, extras), own, files, tuple(reads))
-        stage, config = self._trained(stage) if verb == "train" else self._applied(kind, stage)
-        self._configs[files[0]] = config
+        if verb == "train":
+            stage, self._runs[files[0]] = self._trained(stage)
+            self.stages.append(stage)
+            return files
+        stage, config = self._applied(kind, stage)
         named = (config.get(key) for key in ("terms", "alignment", "prompt"))
         names = [name for name in named if isinstance(name, str) and "{text}" not in name]
         self.stages.append(replace(stage, reads=(*reads, *map(given_path, names))))
@@ -154,23 +149,23 @@ class Plan:
             if arguments and kind not in self._kinds
         )
 
-    def _trained(self, stage: Stage) -> tuple[Stage, dict[str, Any]]:
+    def _trained(self, stage: Stage) -> tuple[Stage, RunConfig]:
         """A checked training, without what its experiment says of a corpus that is no files."""
-        config = self.compose("train", stage.arguments, None)
-        if unread := unused_keys(run_config(config).data):
+        config: RunConfig = self.compose("train", stage.arguments, None)
+        if unread := unused_keys(config.data):
             unset = {f"data.{key}": None for key in unread}
             stage = replace(stage, own={**stage.own, **unset})
             config = self.compose("train", stage.arguments, None)
         _check_corpus(config, stage.own)
-        _check_run(run_config(config))
+        _check_run(config)
         return stage, config
 
     def _applied(self, kind: str, stage: Stage) -> tuple[Stage, dict[str, Any]]:
         """A checked stage that only reads models; those that this recipe trains are trusted."""
-        read = {file: self._configs[file] for file in stage.inputs if file in self._configs}
+        read = {file: self._runs[file] for file in stage.inputs if file in self._runs}
         run = next(iter(read.values()), None) if stage.verb in ("translate", "evaluate") else None
         config = self.compose(stage.verb, stage.arguments, run)
-        code = {file: needs_trust({"model": run.get("model", {})}) for file, run in read.items()}
+        code = {file: needs_trust(RunConfig(model=run.model)) for file, run in read.items()}
         if not any(code.values()) or config.get("trust"):
             return stage, config
         raise_objections(
@@ -209,22 +204,33 @@ def _check_run(config: RunConfig) -> None:
 
     from transformer.model.build import build_transformer
 
-    named = named_classes(config.resolved)
+    named = named_classes(config)
     import_code(named)
     make_task(config)
     for name in config.callbacks.own:
         own_class("callbacks.own", name, Callback)
     if any(key.startswith("model.") for key, _ in named):
         with torch.device("meta"):
-            build_transformer(sized_model(config.model, 8, 8))
+            build_transformer(config.model.sized(8, 8))
 
 
-def _check_corpus(config: Mapping[str, Any], own: Collection[str] = ()) -> None:
-    groups = {"": config, **config}
-    given = {key: groups[key.rpartition(".")[0]][key.rpartition(".")[2]] for key in _ONE_CORPUS}
+def _check_corpus(config: RunConfig, own: Collection[str] = ()) -> None:
+    data = config.data
+    values = {
+        "task": None if config.task == "translation" else config.task,
+        "checkpoint": config.checkpoint,
+        "finetune_from": config.finetune_from,
+        "objective": config.objective,
+        "data.documents": data.documents,
+        "data.alignment": data.alignment,
+        "data.corpora": data.corpora and "{…}",
+        "data.target_tag": data.target_tag or None,
+        "data.streaming": data.streaming or None,
+        "loss.alignment_weight": config.loss.alignment_weight or None,
+    }
     raise_objections(
-        f"{override(key, given[key])} does not go with a recipe, which reads one corpus of "
-        f"sentence pairs; leave {key} out"
-        for key, value in _ONE_CORPUS.items()
-        if given[key] != value and key not in own
+        f"{override(key, value)} does not go with a recipe, which reads one corpus of sentence "
+        f"pairs; leave {key} out"
+        for key, value in values.items()
+        if value is not None and key not in own
     )

@@ -11,14 +11,15 @@ from pytorch_lightning.accelerators import CUDAAccelerator
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from pytorch_lightning.utilities.seed import isolate_rng
 
-from transformer.checkpoint.checkpoint import PORTABLE
+from transformer.checkpoint.checkpoint import portable_part
 from transformer.common.errors import InputError
 from transformer.model.layers.dropout import all_layers
-from transformer.settings.run import BUDGET_STEP, RunConfig
+from transformer.settings.data import BUDGET_STEP
+from transformer.settings.run import RunConfig
 from transformer.tasks.registry import make_task
 from transformer.training.callbacks.memory_preflight import adam_moments
 from transformer.training.distributed.rendezvous import external_rank
-from transformer.training.precision import trains_on_gpu
+from transformer.training.precision import resolve_precision, trains_on_gpu
 from transformer.training.step.out_of_memory import free_memory, runs_out_of_memory
 from transformer.training.step.update_module import UpdateModule
 
@@ -34,7 +35,7 @@ def with_resolved_budget(
 ) -> RunConfig:
     """The config with the budget of the resumed run, or a measured one, instead of ``auto``."""
     if resumed is not None:
-        budget = resumed[PORTABLE]["config"]["data"]["batch_tokens"]
+        budget = portable_part(resumed).config.data.budget
         logger.info(
             "data.batch_tokens=%d, as the run began with; give a number to change it", budget
         )
@@ -55,7 +56,7 @@ def _measured_budget(config: RunConfig, payload: dict[str, Any] | None) -> int:
         data.setup("fit")
         return can_train(task.module, data.largest_batch(), device, config)
 
-    budget = largest_fitting(fits, config.data.batch_tokens)
+    budget = largest_fitting(fits, config.data.budget)
     task.module.cpu()
     free_memory()
     logger.info("data.batch_tokens=%d fits %s", budget, device)
@@ -109,7 +110,7 @@ def can_train(module: UpdateModule, batch: Any, device: torch.device, config: Ru
 def _update(module: UpdateModule, batch: Any, config: RunConfig) -> None:
     moments = adam_moments(module)
     average = [torch.empty_like(p) for p in module.parameters() if config.callbacks.ema_decay > 0]
-    bfloat16 = "bf16" in str(config.trainer.precision)
+    bfloat16 = "bf16" in resolve_precision(config.trainer).precision
     # The second micro-batch must fit beside the gradient of the first.
     for _ in range(2 if config.trainer.accumulate_grad_batches > 1 else 1):
         with (
@@ -122,8 +123,5 @@ def _update(module: UpdateModule, batch: Any, config: RunConfig) -> None:
 
 
 def with_budget(config: RunConfig, budget: int) -> RunConfig:
-    """The config with a number in place of ``auto``, also in the values for its checkpoints."""
-    resolved = dict(config.resolved)
-    resolved["data"] = {**resolved["data"], "batch_tokens": budget}
-    data = replace(config.data, batch_tokens=budget)
-    return replace(config, data=data, automatic_budget=False, resolved=resolved)
+    """The config with a number in place of ``auto``."""
+    return replace(config, data=replace(config.data, batch_tokens=budget))

@@ -1,20 +1,20 @@
-"""``config.yaml`` of a run directory, never half written; its content is not known here."""
+"""``config.yaml`` of a run directory, never half written; its values are those of a RunConfig."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
-from omegaconf import OmegaConf
+import yaml
 
 from transformer.common.errors import InputError
 from transformer.common.files import remove_parts, written_whole
+from transformer.settings.run import RunConfig, plain_values, run_config
 
 CONFIG = "config.yaml"
 
 
 @contextmanager
-def saved_config(config: Mapping[str, Any], folder: Path) -> Iterator[None]:
+def saved_config(config: RunConfig, folder: Path) -> Iterator[None]:
     """Write the config; restore the former, for ``checkpoint=auto``, if nothing is trained."""
     file = folder / CONFIG
     before = file.read_bytes() if file.is_file() else None
@@ -29,17 +29,12 @@ def saved_config(config: Mapping[str, Any], folder: Path) -> Iterator[None]:
                 _write(before, file)
 
 
-def read_config(folder: Path) -> dict[str, Any] | None:
-    """The plain values of the file; None if there is none, or it is damaged or not resolved."""
-    file = folder / CONFIG
+def read_config(folder: Path) -> RunConfig | None:
+    """The config in the file; None if there is none, or it is damaged."""
     try:
-        values = OmegaConf.to_container(OmegaConf.load(file)) if file.is_file() else None
-    except Exception:
-        # The reader has no common class of errors for damaged files.
+        return run_config(yaml.safe_load((folder / CONFIG).read_text(encoding="utf-8")))
+    except (OSError, ValueError, yaml.YAMLError, InputError):
         return None
-    if not values or not isinstance(values, dict) or "${" in str(values):
-        return None
-    return {str(k): v for k, v in values.items()}
 
 
 def _newest(folder: Path) -> tuple[int, int] | None:
@@ -50,9 +45,10 @@ def _newest(folder: Path) -> tuple[int, int] | None:
     return status.st_ino, status.st_mtime_ns
 
 
-def write_config(config: Mapping[str, Any], folder: Path) -> None:
-    """Write the plain values of a config to the file of a run directory."""
-    _write(OmegaConf.to_yaml(OmegaConf.create(dict(config))).encode(), folder / CONFIG)
+def write_config(config: RunConfig, folder: Path) -> None:
+    """Write a config to the file of a run directory."""
+    text = yaml.safe_dump(plain_values(config), allow_unicode=True, sort_keys=False)
+    _write(text.encode(), folder / CONFIG)
 
 
 def _write(content: bytes, file: Path) -> None:

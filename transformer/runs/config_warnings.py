@@ -7,7 +7,7 @@ import torch
 from transformer.data.datamodules.base import BatchModule
 from transformer.settings.run import RunConfig
 from transformer.training.optimization.schedule import noam
-from transformer.training.precision import multiplies_bfloat16
+from transformer.training.precision import multiplies_bfloat16, resolve_precision
 
 logger = logging.getLogger(__name__)
 
@@ -56,14 +56,16 @@ def warn_about_config(config: RunConfig) -> None:
             *(warmup, updates),
         )
     if name == "noam" and rate < _MIN_FACTOR:
-        peak = rate * noam(max(warmup, 1), warmup, config.model["d_model"])
+        peak = rate * noam(max(warmup, 1), warmup, config.model.d_model)
         logger.warning(
             "schedule=noam: optimizer.lr=%g is a factor on its formula, 1.0 in the paper; with it "
             "the learning rate never exceeds %.2g",
             *(rate, peak),
         )
     on_cpu = config.trainer.accelerator == "cpu"
-    narrow = config.trainer.precision == "bf16-mixed" or config.loss.bfloat16 is True
+    narrow = (
+        resolve_precision(config.trainer).precision == "bf16-mixed" or config.loss.bfloat16 is True
+    )
     if on_cpu and narrow and multiplies_bfloat16(torch.device("cpu")) is False:
         logger.warning(
             "this processor has no instructions for products in bfloat16; float32 is probably "

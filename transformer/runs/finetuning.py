@@ -1,30 +1,30 @@
 """A new run that begins with the weights and the vocabulary of a checkpoint."""
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Container, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from omegaconf import DictConfig, OmegaConf
 
 from transformer.checkpoint.checkpoint import (
     PORTABLE,
     TEXT_TO_TEXT,
     checkpoint_task,
+    portable_part,
     read_merged,
 )
 from transformer.checkpoint.locate import find_checkpoint
 from transformer.common.errors import InputError, errors_name
-from transformer.common.files import given_path
 from transformer.data.corpora.mixture import config_tags
 from transformer.data.corpora.trust import require_trust
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.runs.resume import other_weights
-from transformer.settings.model import LEARNING_KEYS
+from transformer.runs.resume import different_fields, other_weights, weight_keys
+from transformer.settings.model import LEARNING_KEYS, ModelConfig
 from transformer.settings.run import RunConfig
+from transformer.settings.tokenizer import TokenizerConfig
 from transformer.tasks.registry import is_translation
 
 logger = logging.getLogger(__name__)
@@ -36,15 +36,19 @@ def initial_payload(config: RunConfig, path: Path) -> dict[str, Any]:
         payload = read_merged(find_checkpoint(path))
     if not _same_kind(payload, config.task):
         return payload
-    now = {"tokenizer": asdict(config.tokenizer), "model": config.model}
-    if other := _other_model(_former(payload), now):
-        settings = (OmegaConf.to_yaml({k: v}).strip().replace(": ", "=") for k, v in other.items())
+    before = portable_part(payload)
+    vocabulary, model = Tokenizer.from_state(before.tokenizer).config, before.config.model
+    tokenizer_keys = _other_vocabulary(vocabulary, config.tokenizer)
+    needed = {f"tokenizer.{key}": getattr(vocabulary, key) for key in tokenizer_keys}
+    needed |= {f"model.{key}": getattr(model, key) for key in _other_model(model, config)}
+    if needed:
+        settings = (f"{key}={_shown(value)}" for key, value in needed.items())
         raise InputError(
             f"finetune_from={path} has another vocabulary or model than this run; set "
             f"{' '.join(settings)}"
         )
     if is_translation(config.task) or config.task in TEXT_TO_TEXT:
-        _log_other_scoring(config, path, payload[PORTABLE]["config"])
+        _log_other_scoring(config, path, before.config)
         payload = grown(payload, config_tags(config.data), config.tokenizer.words)
     return payload
 
@@ -54,14 +58,17 @@ def _same_kind(payload: dict[str, Any], task: str) -> bool:
     return trained == task or {trained, task} <= {*TEXT_TO_TEXT}
 
 
-def _log_other_scoring(config: RunConfig, path: Path, before: Mapping[str, Any]) -> None:
+def _log_other_scoring(config: RunConfig, path: Path, before: RunConfig) -> None:
     """Log metrics and searches that differ: only the user knows whether both texts are alike."""
-    now = {"metrics": asdict(config.metrics), "decoding": asdict(config.decoding)}
+    pairs = {
+        "metrics": (before.metrics, config.metrics),
+        "decoding": (before.decoding, config.decoding),
+    }
     other = [
-        f"{group}.{key}={value}"
-        for group, own in now.items()
-        for key, value in before[group].items()
-        if not isinstance(value, list | tuple) and own.get(key, value) != value
+        f"{group}.{key}={getattr(old, key)}"
+        for group, (old, new) in pairs.items()
+        for key in different_fields(old, new)
+        if not isinstance(getattr(old, key), tuple)
     ]
     if other:
         logger.info(
@@ -71,8 +78,8 @@ def _log_other_scoring(config: RunConfig, path: Path, before: Mapping[str, Any])
 
 def grown(payload: dict[str, Any], tags: Tags, words: Sequence[str]) -> dict[str, Any]:
     """A translator with more tags and words, whose vectors are means: old text stays the same."""
-    portable = payload[PORTABLE]
-    before = Tokenizer.from_state(portable["tokenizer"])
+    portable = portable_part(payload)
+    before = Tokenizer.from_state(portable.tokenizer)
     now = before.with_words(words).with_tags(before.tags.extended(tags))
     if now.fingerprint == before.fingerprint:
         return payload
@@ -90,46 +97,61 @@ def grown(payload: dict[str, Any], tags: Tags, words: Sequence[str]) -> dict[str
             weights[f"model.{name}"] = torch.stack(means)
     new = len(target) - before.target_vocab_size
     logger.info("tokens added to the vocabulary of the checkpoint: %d", new)
-    sizes = {"source_vocab_size": len(source), "target_vocab_size": len(target)}
-    more = {"tokenizer": now.to_state(), "model": portable["model"] | sizes}
-    return payload | {"state_dict": weights, PORTABLE: portable | more}
+    model = portable.config.model.sized(len(source), len(target))
+    config = replace(portable.config, model=model)
+    portable = replace(portable, tokenizer=now.to_state(), config=config)
+    return payload | {"state_dict": weights, PORTABLE: portable.to_plain()}
 
 
-def take_model(config: DictConfig, given: Collection[str], *, trusted: bool) -> None:
-    """Set what is not ``given`` of model and vocabulary to the values of the checkpoint."""
+def settings_of_initial(
+    path: Path, task: str, given: Container[str], *, trusted: bool
+) -> dict[str, Any]:
+    """The dotted keys, with their values, that a run must share with the checkpoint it begins with.
+
+    Empty if it has another kind of task, or cannot be read: `initial_payload` says why. Raises
+    InputError if it names code in a key that is not ``given``, and is not trusted.
+    """
     try:
-        payload = read_merged(find_checkpoint(given_path(str(config.finetune_from))))
+        payload = read_merged(find_checkpoint(path))
     except InputError:
-        return
-    now: Any = OmegaConf.to_container(config)
-    if not _same_kind(payload, now["task"]):
-        return
-    require_trust({"model": payload[PORTABLE]["model"]}, trusted, config.finetune_from, given)
-    both = payload[PORTABLE]["tokenizer"]["tags"].get("both_sides")
-    if both and "data.target_tag" not in given:
-        config.data.target_tag = "both"
-    for _ in range(2):  # with learned positions, their number matters too
-        now = OmegaConf.to_container(config)
-        for key, value in _other_model(_former(payload), now).items():
-            if not {key, key.partition(".")[0]} & set(given):
-                OmegaConf.update(config, key, value)
-    if config.data.features is None and "data.features" not in given:
-        config.data.features = config.tokenizer.features
-
-
-def _former(payload: dict[str, Any]) -> dict[str, Any]:
-    vocabulary = Tokenizer.from_state(payload[PORTABLE]["tokenizer"]).config
-    return {"tokenizer": asdict(vocabulary), "model": payload[PORTABLE]["model"]}
-
-
-def _other_model(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-    """Keys of ``tokenizer`` and ``model`` that need other weights, with their former values."""
-    free = {key: now["model"][key] for key in LEARNING_KEYS if key in now["model"]}
-    keys = other_weights(before["model"] | free, now["model"])
-    models = {f"model.{key}": before["model"][key] for key in keys}
-    vocabularies = {
-        f"tokenizer.{key}": before["tokenizer"][key]
-        for key, value in now["tokenizer"].items()
-        if key not in ("sampling", "add", "sentinels") and before["tokenizer"][key] != value
+        return {}
+    if not _same_kind(payload, task):
+        return {}
+    portable = portable_part(payload)
+    model, tokenizer = portable.config.model, Tokenizer.from_state(portable.tokenizer)
+    require_trust(RunConfig(model=model), trusted, path, given)
+    keys = {
+        f"tokenizer.{field.name}": getattr(tokenizer.config, field.name)
+        for field in fields(tokenizer.config)
+        if field.name not in _FREE_OF_TOKENIZER
     }
-    return vocabularies | models
+    keys |= {
+        f"model.{key}": getattr(model, key)
+        for key in weight_keys(model)
+        if key not in LEARNING_KEYS
+    }
+    if tokenizer.tags.both_sides:
+        keys["data.target_tag"] = "both"
+    if tokenizer.config.features is not None:
+        keys["data.features"] = tokenizer.config.features
+    return keys
+
+
+_FREE_OF_TOKENIZER = ("sampling", "add", "sentinels")
+"""Settings of a tokenizer that a new run may choose."""
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, tuple):
+        return f"[{','.join(map(_shown, value))}]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "null" if value is None else str(value)
+
+
+def _other_vocabulary(before: TokenizerConfig, now: TokenizerConfig) -> list[str]:
+    return [key for key in different_fields(before, now) if key not in _FREE_OF_TOKENIZER]
+
+
+def _other_model(before: ModelConfig, config: RunConfig) -> list[str]:
+    return [key for key in other_weights(before, config.model) if key not in LEARNING_KEYS]

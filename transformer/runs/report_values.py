@@ -11,7 +11,6 @@ from typing import Any
 from transformer.common.errors import InputError
 from transformer.common.escaping import escaped, escaped_json
 from transformer.common.files import read_json
-from transformer.common.schema import FORMER
 from transformer.report.comparison import letters
 from transformer.report.page import REPORT
 from transformer.report.page.page import report_page
@@ -20,8 +19,7 @@ from transformer.report.scores import failures_file, read_scores, write_whole
 from transformer.runs.config_file import read_config
 from transformer.runs.run_json import read_record
 from transformer.runs.tested_texts import tested_text
-from transformer.settings.metrics import MetricsConfig
-from transformer.settings.run import RunConfig, plain_values, run_config
+from transformer.settings.run import RunConfig, plain_values
 from transformer.tasks.registry import is_translation, task_class
 from transformer.training.checkpointing.run_directory import is_finished, is_locked
 from transformer.training.model_selection import best_by_text
@@ -47,7 +45,7 @@ def run_report(folders: Sequence[Path], state: str | None = None) -> Values:
     values: Values = {
         "letters": letters(len(folders)),
         "runs": [_facts(folder, config, state) for folder, config in pairs],
-        "settings": _differing([*configs, *defaults]),
+        "settings": _differing([*map(plain_values, configs), *defaults]),
     }
     first, *rest = scores = [read_scores(folder) for folder in folders]
     values["tests"] = [
@@ -58,7 +56,7 @@ def run_report(folders: Sequence[Path], state: str | None = None) -> Values:
     return values | {"notes": list(dict.fromkeys(notes)), "summary": summary(values)}
 
 
-def require_config(folder: Path) -> Values:
+def require_config(folder: Path) -> RunConfig:
     """The config of a run directory; InputError if it has none."""
     config = read_config(folder)
     if config is None:
@@ -66,9 +64,9 @@ def require_config(folder: Path) -> Values:
     return config
 
 
-def _facts(folder: Path, config: Values, state: str | None) -> Values:
-    run, record = run_config(config), read_record(folder)
-    curves = _curves(folder, run.metrics)
+def _facts(folder: Path, run: RunConfig, state: str | None) -> Values:
+    record = read_record(folder)
+    curves = _curves(folder)
     direction = f", {run.data.source} to {run.data.target}" if is_translation(run.task) else ""
     if state is None:
         running = "training" if is_locked(folder) else "stopped"
@@ -90,7 +88,7 @@ def _facts(folder: Path, config: Values, state: str | None) -> Values:
     }
 
 
-def _curves(folder: Path, metrics: MetricsConfig) -> dict[str, list[tuple[int, float]]]:
+def _curves(folder: Path) -> dict[str, list[tuple[int, float]]]:
     """Points (update, value) of ``metrics.csv``; a value that is not finite is left out."""
     found: dict[str, list[tuple[int, float]]] = {}
     with suppress(OSError), open(folder / "metrics.csv", encoding="utf-8", errors="replace") as f:
@@ -102,9 +100,6 @@ def _curves(folder: Path, metrics: MetricsConfig) -> dict[str, list[tuple[int, f
                     known = name and cell and (name in _CURVES or name.startswith("val/"))
                     if known and math.isfinite(value := float(cell)):
                         found.setdefault(name, []).append((update, value))
-    # A run that an older version began: it called the sentence error rate wer.
-    if "wer" not in (*metrics.validation, metrics.choose) and (former := found.pop("val/wer", [])):
-        found["val/ser"] = former + found.get("val/ser", [])
     return found
 
 
@@ -140,6 +135,6 @@ def _differing(configs: Sequence[Mapping[str, Any]], prefix: str = "") -> list[V
         name = f"{prefix}{key}"
         if all(isinstance(value, Mapping) for value in values):
             found += _differing(values, f"{name}.")
-        elif any(value != values[0] for value in values) and name not in {"checkpoint", *FORMER}:
+        elif any(value != values[0] for value in values) and name != "checkpoint":
             found.append({"key": name, "values": values})
     return found

@@ -2,28 +2,35 @@
 
 import filecmp
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from transformer.common.errors import InputError
-from transformer.common.schema import FORMER
+from transformer.data.corpora.mixture import corpus_configs
 from transformer.runs.config_file import CONFIG, read_config
+from transformer.settings.data import DataConfig
+from transformer.settings.model import ModelConfig
+from transformer.settings.run import RunConfig, plain_values
 from transformer.training.checkpointing.run_directory import has_checkpoint, is_finished, is_locked
+
+T = TypeVar("T")
 
 _WITHOUT_WEIGHTS = frozenset(
     {
+        *("source_vocab_size", "target_vocab_size", "pad"),
         *("dropout", "attention_dropout", "activation_dropout", "layer_drop"),
         *("source_token_dropout", "target_token_dropout"),
         *("attention", "sdpa_backend", "pattern", "decoder_pattern", "window", "global_tokens"),
         *("random_blocks", "random_block_size", "pattern_seed", "max_length"),
     }
 )
-"""Keys of a model that do not change its weights."""
+"""Settings of a model that do not change its weights; the tokenizer has the sizes."""
 
-_NOT_COMPARED = {"checkpoint", "data.packing", "report", *FORMER}
-"""Keys that do not make another run; `data.packing` was removed, and is false."""
+_NOT_COMPARED = {"checkpoint", "report"}
+"""Keys that do not make another run."""
 
 
 def check_no_other_run(folder: Path, *, sweeps: bool = False) -> None:
@@ -37,7 +44,7 @@ def check_no_other_run(folder: Path, *, sweeps: bool = False) -> None:
 
 
 def find_run_to_resume(
-    config: Mapping[str, Any], folder: Path, *, named: bool, largest: int | None = None
+    config: RunConfig, folder: Path, *, named: bool, largest: int | None = None
 ) -> tuple[Path | None, str]:
     """Find the run of ``checkpoint=auto``: its directory, None for a new run, and the reason.
 
@@ -48,7 +55,8 @@ def find_run_to_resume(
     if named:
         if not has_checkpoint(folder):
             return None, f"{folder} holds no checkpoint yet: a new run begins there"
-        if key := fixed_key_that_differs(_former_config(folder, largest), config):
+        before = _former_config(folder, largest)
+        if before is not None and (key := fixed_key_that_differs(before, config)):
             raise InputError(
                 f"{folder} holds a run with another {key}; give another hydra.run.dir, or the "
                 f"same {key}"
@@ -61,36 +69,24 @@ def find_run_to_resume(
     return newest, f"resuming {newest}, the newest unfinished run of this config"
 
 
-def _is_unfinished(run: Path, config: Mapping[str, Any], largest: int | None) -> bool:
+def _is_unfinished(run: Path, config: RunConfig, largest: int | None) -> bool:
     with suppress(OSError):  # a folder of another user
         if run.is_dir() and has_checkpoint(run) and not (is_finished(run) or is_locked(run)):
-            return not changes(_former_config(run, largest), config)
+            before = _former_config(run, largest)
+            return before is not None and not changes(before, config)
     return False
 
 
-def _former_config(run: Path, largest: int | None) -> dict[str, Any]:
-    """The config in a run directory; empty, with a note, if it cannot be read."""
-    values = read_config(run)
-    if values is None:
+def _former_config(run: Path, largest: int | None) -> RunConfig | None:
+    """The config in a run directory; None, with a note, if it cannot be read."""
+    config = read_config(run)
+    if config is None:
         print(f"checkpoint=auto: {run / CONFIG} is missing or damaged", file=sys.stderr)
-        return {}
-    if any("wer" in (value, *_listed(value)) for value in _group(values, "metrics").values()):
-        # Older versions gave this name to another metric; the checkpoint knows.
-        from transformer.checkpoint.checkpoint import PORTABLE, find_last
-
-        try:
-            values["metrics"] = find_last(run)[1][PORTABLE]["config"]["metrics"]
-        except InputError as error:
-            print(f"checkpoint=auto: {error}", file=sys.stderr)
-            return {}
-    size = vocab_size(values)
+        return None
+    size = config.tokenizer.vocab_size
     if largest is not None and size is not None and size < largest:
-        values["tokenizer"] = {**values["tokenizer"], "vocab_size": largest}
-    return values
-
-
-def _listed(value: object) -> Sequence[object]:
-    return value if isinstance(value, list | tuple) else ()
+        return replace(config, tokenizer=replace(config.tokenizer, vocab_size=largest))
+    return config
 
 
 def _last_change(run: Path) -> float:
@@ -98,111 +94,104 @@ def _last_change(run: Path) -> float:
     return last.stat().st_mtime if last.is_file() else 0.0
 
 
-def vocab_size(values: Mapping[str, Any] | None) -> int | None:
-    """The size in the plain values of a config, if it is a number."""
-    size = _group(values or {}, "tokenizer").get("vocab_size")
-    return size if type(size) is int else None
-
-
-def changes(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> list[str]:
+def changes(before: RunConfig, now: RunConfig) -> list[str]:
     """The differences of two configs: one line per dotted key."""
-    lines = []
+    return list(_changes(plain_values(before), plain_values(now), ""))
+
+
+def _changes(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str) -> Iterator[str]:
     for key in sorted(before.keys() | now.keys()):
         old, new = before.get(key), now.get(key)
         if isinstance(old, Mapping) and isinstance(new, Mapping):
-            lines += changes(old, new, f"{prefix}{key}.")
+            yield from _changes(old, new, f"{prefix}{key}.")
         elif old != new and f"{prefix}{key}" not in _NOT_COMPARED:
-            lines.append(f"{prefix}{key}: {old} before, {new} now")
-    return lines
+            yield f"{prefix}{key}: {old} before, {new} now"
 
 
-def fixed_key_that_differs(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+def fixed_key_that_differs(before: RunConfig, now: RunConfig) -> str | None:
     """The first key that differs although a resumed run cannot change it; None if there is none.
 
     The checkpoint fixes the vocabulary, and the keys of the model with an effect on the weights.
     Scores under other metrics cannot be compared with the best score so far. With another number
     of held-out pairs, some of them would have been trained on.
     """
-    if before.get("task", now.get("task")) != now.get("task"):
+    if before.task != now.task:
         return "task"
-    if not _same_file(before.get("finetune_from"), now.get("finetune_from")):
+    if not _same_file(before.finetune_from, now.finetune_from):
         return "finetune_from"
-    for group in ("tokenizer", "metrics"):
-        old = _group(before, group)
-        for key, value in _group(now, group).items():
-            if f"{group}.{key}" != "tokenizer.sampling" and old.get(key, value) != value:
-                return f"{group}.{key}"
-    for key in other_weights(_group(before, "model"), _group(now, "model")):
+    tokenizer = replace(before.tokenizer, sampling=now.tokenizer.sampling)
+    for key in different_fields(tokenizer, now.tokenizer):
+        return f"tokenizer.{key}"
+    for key in different_fields(before.metrics, now.metrics):
+        return f"metrics.{key}"
+    for key in other_weights(before.model, now.model):
         return f"model.{key}"
-    return _held_out_key_that_differs(_group(before, "data"), _group(now, "data"))
+    return _held_out_key_that_differs(before.data, now.data)
 
 
-def _group(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    group = config.get(name)
-    return group if isinstance(group, Mapping) else {}
+def different_fields(before: T, now: T) -> list[str]:
+    """The names of the fields of two configs of one class that differ."""
+    names = [field.name for field in fields(now)]  # type: ignore[arg-type]
+    return [name for name in names if getattr(before, name) != getattr(now, name)]
 
 
-def other_weights(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+def other_weights(before: ModelConfig, now: ModelConfig) -> list[str]:
     """Keys of a model that differ and need other weights; null is the value that it stands for."""
-    old, new = _with_weights(before), _with_weights(now)
     return [
         key
-        for key, value in new.items()
-        if old.get(key, value) != value and before[key] != now[key]
+        for key in different_fields(_explicit(before), _explicit(now))
+        if key in weight_keys(now) and getattr(before, key) != getattr(now, key)
     ]
 
 
-def _with_weights(model: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys of a model that determine its weights, with the values that null stands for."""
-    free = set(_WITHOUT_WEIGHTS)
-    if model.get("positions") == "learned":
-        free.remove("max_length")
-    if model.get("positions") != "relative":
-        free |= {"relative_buckets", "relative_max_distance"}
-    values = {key: value for key, value in model.items() if key not in free}
-    if "head_dim" in values:
-        values["head_dim"] = values["head_dim"] or values["d_model"] // values["num_heads"]
-    if "num_kv_heads" in values:
-        values["num_kv_heads"] = values["num_kv_heads"] or values["num_heads"]
-    return values
+def weight_keys(model: ModelConfig) -> list[str]:
+    """The keys of a model that decide which weights it has, and what they mean."""
+    without = set(_WITHOUT_WEIGHTS)
+    if model.positions == "learned":
+        without.remove("max_length")
+    if model.positions != "relative":
+        without |= {"relative_buckets", "relative_max_distance"}
+    return [field.name for field in fields(model) if field.name not in without]
 
 
-def _held_out_key_that_differs(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    corpora = dict(_corpora(before))
-    for where, data in _corpora(now) if before else ():
-        if data.get("corpus") not in ("files", "folder") or data.get("streaming"):
+def _explicit(model: ModelConfig) -> ModelConfig:
+    return replace(model, head_dim=model.d_k, num_kv_heads=model.num_kv_heads or model.num_heads)
+
+
+def _held_out_key_that_differs(before: DataConfig, now: DataConfig) -> str | None:
+    former = _corpora(before)
+    for where, corpus in _corpora(now).items():
+        if corpus.corpus not in ("files", "folder") or corpus.streaming:
             continue
-        old = corpora.get(where)
-        for split in (name for name in ("validation", "test") if data.get(name) is None):
-            size = data.get(key := f"{split}_size")
+        old = former.get(where)
+        for split in ("validation", "test"):
+            key = f"{split}_size"
+            size: int = getattr(corpus, key)
+            if getattr(corpus, split) is not None:
+                continue
             if old is None and size:
                 # A corpus under another name may have been trained on.
                 return where
-            if old is not None and old.get(key, size) != size:
+            if old is not None and getattr(old, key) != size:
                 return f"{where}.{key}"
-            if old is not None and size and old.get(split) is not None:
+            if old is not None and size and getattr(old, split) is not None:
                 return f"{where}.{split}"
     return None
 
 
-def _corpora(data: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The keys of each corpus, with those for all corpora, by the prefix of its keys."""
-    corpora = data.get("corpora")
-    if not isinstance(corpora, Mapping):
-        yield "data", data
-        return
-    for name, own in corpora.items():
-        given = {key: value for key, value in own.items() if value is not None}
-        yield f"data.corpora.{name}", {**data, **given}
+def _corpora(data: DataConfig) -> dict[str, DataConfig]:
+    """The settings of each corpus, with those for all corpora, by the prefix of its keys."""
+    if data.corpora is None:
+        return {"data": data}
+    return {f"data.corpora.{name}": corpus for name, corpus in corpus_configs(data).items()}
 
 
-def _same_file(before: str | None, now: str | None) -> bool:
+def _same_file(before: Path | None, now: Path | None) -> bool:
     """Whether both name one checkpoint or run directory, which may have been moved since."""
     if before is None or now is None or before == now:
         return before == now
-    old, new = Path(before), Path(now)
-    if not new.exists() or not old.exists():
-        return new.exists()
-    return old.samefile(new) or (
-        old.is_file() and new.is_file() and filecmp.cmp(old, new, shallow=False)
+    if not now.exists() or not before.exists():
+        return now.exists()
+    return before.samefile(now) or (
+        before.is_file() and now.is_file() and filecmp.cmp(before, now, shallow=False)
     )

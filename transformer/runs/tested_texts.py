@@ -12,7 +12,7 @@ from transformer.evaluation.comparison import compare as comparing
 from transformer.evaluation.comparison.significance import Resampling
 from transformer.report.page.sentences import moved_rows, sentence_rows
 from transformer.report.scores import failures_file
-from transformer.settings.run import run_config
+from transformer.settings.run import RunConfig
 from transformer.tasks.registry import is_translation
 
 _TRAINING_PAIRS = 10_000
@@ -23,14 +23,14 @@ Values = dict[str, Any]
 
 def tested_text(
     folders: Sequence[Path],
-    configs: Sequence[Values],
+    configs: Sequence[RunConfig],
     name: str,
     scores: Sequence[list[Values]],
     notes: list[str],
 ) -> Values:
     """Scores on a text, and what comparing translations gives, if they and the text are there."""
     values: Values = {"name": name, "scores": scores, "comparison": None, "sentences": []}
-    if not all(is_translation(config["task"]) for config in configs):
+    if not all(is_translation(config.task) for config in configs):
         return values
     try:
         comparison = _compared(folders, configs, name, notes)
@@ -52,10 +52,10 @@ def tested_text(
 
 
 def _compared(
-    folders: Sequence[Path], configs: Sequence[Values], name: str, notes: list[str]
+    folders: Sequence[Path], configs: Sequence[RunConfig], name: str, notes: list[str]
 ) -> comparing.Comparison:
-    run = run_config(configs[0])
-    split, *rest = [run_split(config["data"], name) for config in configs]
+    run = configs[0]
+    split, *rest = [run_split(config.data, name) for config in configs]
     text = read_texts(split, given_path(run.data.cache))
     if any(read_texts(other) != text for other in rest):
         raise InputError(f"{name} is not the same text for all runs")
@@ -77,7 +77,7 @@ def _compared(
     )
     training = None
     try:
-        pairs = run_split(configs[0]["data"], "train", training=True)
+        pairs = run_split(run.data, "train", training=True)
         training = [str(target) for _, target in islice(pairs, _TRAINING_PAIRS)]
     except (InputError, OSError) as error:
         notes.append(f"no words by frequency: {error}")

@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 import torch
 from pytorch_lightning import Callback, Trainer, seed_everything
 
-from transformer.checkpoint.checkpoint import PORTABLE, TEXT_TO_TEXT, load_weights
+from transformer.checkpoint.checkpoint import TEXT_TO_TEXT, load_weights, portable_part
 from transformer.checkpoint.locate import run_folder
 from transformer.common.errors import InputError
-from transformer.common.files import given_path
 from transformer.data.corpora.trust import needs_trust
 from transformer.data.tokenization.vocabulary_training import VocabularyTooLarge
 from transformer.quality.examination import log_faults
@@ -22,7 +21,7 @@ from transformer.runs.config_warnings import warn_about_config, warn_about_vocab
 from transformer.runs.directory import LOG, run_directory, run_log
 from transformer.runs.report_callback import RunReport
 from transformer.runs.resume import changes, check_no_other_run
-from transformer.settings.run import RunConfig, sized_model, skips_blocks, with_resolved
+from transformer.settings.run import RunConfig, untied
 from transformer.tasks.base import Task
 from transformer.tasks.registry import is_translation, make_task, test, untested
 from transformer.training.callbacks.graceful_shutdown import raise_if_stopped, stoppable
@@ -38,6 +37,7 @@ from transformer.training.checkpointing.training_state import (
 )
 from transformer.training.distributed.ddp import require_gpu
 from transformer.training.distributed.rendezvous import process_rank
+from transformer.training.optimization.compile_choice import compile_choice
 from transformer.training.optimization.divergence import Diverged, save_text
 from transformer.training.precision import resolve_precision, trains_on_gpu
 from transformer.training.process_state import process_state_kept
@@ -75,7 +75,7 @@ def train(
     and Interrupted after a signal, with a checkpoint written. The settings of the process, such as
     its random state, are as before when it returns.
     """
-    config, folder = with_resolved(config), Path(folder)
+    config, folder = untied(config), Path(folder)
     is_rank_0 = process_rank() == 0
     if config.checkpoint is not None and run_folder(config.checkpoint) != folder.resolve():
         raise InputError(f"checkpoint={config.checkpoint} resumes in its own folder, not {folder}")
@@ -86,7 +86,7 @@ def train(
             stack.enter_context(run_directory(folder))
             if config.checkpoint is None:
                 check_no_other_run(folder, sweeps=objective is not None)
-            stack.enter_context(saved_config(config.resolved, folder))
+            stack.enter_context(saved_config(config, folder))
             resumed = config.checkpoint is not None
             stack.enter_context(run_log(folder / LOG, resumed=resumed))
         logger.info("run directory %s", folder)
@@ -100,7 +100,7 @@ def train(
                     raise
                 config = _with_vocabulary(config, error.largest)
                 if is_rank_0:
-                    write_config(config.resolved, folder)
+                    write_config(config, folder)
 
 
 def _with_vocabulary(config: RunConfig, size: int) -> RunConfig:
@@ -108,12 +108,7 @@ def _with_vocabulary(config: RunConfig, size: int) -> RunConfig:
         "tokenizer.vocab_size=%d is too large for this text; %d, the largest possible, is taken",
         *(config.tokenizer.vocab_size, size),
     )
-    values = {**config.resolved["tokenizer"], "vocab_size": size}
-    return replace(
-        config,
-        tokenizer=replace(config.tokenizer, vocab_size=size),
-        resolved={**config.resolved, "tokenizer": values},
-    )
+    return replace(config, tokenizer=replace(config.tokenizer, vocab_size=size))
 
 
 def _train_and_test(
@@ -158,10 +153,10 @@ def fit(
 ) -> tuple[Trainer, Task, int]:
     """Train with more callbacks; returns the trainer, the task, and the number of new updates."""
     seed_everything(config.seed, workers=True, verbose=False)
-    given, config = config, replace(config, trainer=resolve_precision(config.trainer))
-    if given.trainer != config.trainer:
-        logger.info("precision=auto is %s on this device", config.trainer.precision)
-    config = _with_compiler(config)
+    if config.trainer.precision == "auto":
+        precision = resolve_precision(config.trainer).precision
+        logger.info("precision=auto is %s on this device", precision)
+    _log_compiler(config)
     config, task, resume_state = _prepare(config, resume)
     trainer = _fit(config, folder, task, resume_state, watching)
     if torch.distributed.is_initialized():
@@ -173,31 +168,17 @@ def fit(
     return trainer, task, trained
 
 
-def _with_compiler(config: RunConfig) -> RunConfig:
-    """The config with a choice for ``trainer.compile=auto``: none on a CPU or without compiler."""
-    chosen, on_gpu = config.trainer.compile, trains_on_gpu(config.trainer)
-    automatic = chosen == "auto"
-    if chosen == "none" or (automatic and not on_gpu):
-        return replace(config, trainer=replace(config.trainer, compile="none"))
-    from transformer.training.optimization.compiled_layers import check_compiler
-
-    if automatic:
-        chosen = "loss" if skips_blocks(sized_model(config.model, 1, 1)) else "layers"
-    device, cache = torch.device("cuda" if on_gpu else "cpu"), given_path(config.data.cache)
-    try:
-        check_compiler(device, cache / "compiled")
-    except Exception as error:  # A compiler can fail in many ways.
-        if not automatic:
-            raise
-        logger.warning("nothing is compiled, so training is slower: %s", error)
-        chosen = "none"
-    if automatic:
-        logger.info("trainer.compile=auto is %s on this device", chosen)
-    return replace(config, trainer=replace(config.trainer, compile=chosen))
+def _log_compiler(config: RunConfig) -> None:
+    """Log what ``trainer.compile=auto`` is on this device."""
+    choice = compile_choice(config)
+    if choice.error:
+        logger.warning("nothing is compiled, so training is slower: %s", choice.error)
+    if config.trainer.compile == "auto" and trains_on_gpu(config.trainer):
+        logger.info("trainer.compile=auto is %s on this device", choice.parts)
 
 
 def _resume(config: RunConfig, folder: Path) -> str:
-    return f"checkpoint={folder}{' trust=true' if needs_trust(config.resolved) else ''}"
+    return f"checkpoint={folder}{' trust=true' if needs_trust(config) else ''}"
 
 
 def _prepare(
@@ -207,19 +188,20 @@ def _prepare(
     if config.checkpoint is not None:
         resume = resume or find_resumable(config.checkpoint)
         payload = resume.payload
-        # The fraction of pairs that were left out was checked when the run began.
-        config = replace(config, data=replace(config.data, max_left_out=1.0))
     initial = payload
     if payload is None and config.finetune_from is not None:
         from transformer.runs.finetuning import initial_payload
 
         initial = initial_payload(config, config.finetune_from)
-    if config.automatic_budget:
+    if config.data.batch_tokens == "auto":
         from transformer.runs.auto_batch_size import with_resolved_budget
 
         config = with_resolved_budget(config, payload, initial)
     task = make_task(config, initial)
     task.data.accumulation = config.trainer.accumulate_grad_batches
+    if payload is not None:
+        # The fraction of pairs that were left out was checked when the run began.
+        task.data.max_left_out = 1.0
     task.data.prepare_data()
     task.data.setup("fit")
     if payload is None and initial is not None and config.finetune_from is not None:
@@ -236,7 +218,7 @@ def _prepare(
     logger.info(
         "resuming from %s, after %s", resume.file, shown_update(done, task.data.epochs(done))
     )
-    changed = changes(payload[PORTABLE]["config"], config.resolved)
+    changed = changes(portable_part(payload).config, config)
     for line in changed:
         logger.info("changed: %s", line)
     if any(line.startswith("decoding.") for line in changed):

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -11,7 +11,7 @@ import torch
 from transformer.checkpoint import checkpoint
 from transformer.checkpoint.locate import find_checkpoint
 from transformer.common.errors import InputError, raise_objections
-from transformer.common.schema import Range, out_of_range, typed
+from transformer.common.schema import Range, out_of_range
 from transformer.data.corpora.evaluation_text import validation_pairs
 from transformer.decoding.translation.document_translator import in_documents
 from transformer.decoding.translation.translator import Translator, trained_with
@@ -23,10 +23,8 @@ from transformer.evaluation.comparison.significance import (
 )
 from transformer.evaluation.metrics import DECIMALS, Score, build_metric, score
 from transformer.model.build import build_transformer
-from transformer.settings.data import DataConfig
 from transformer.settings.decoding import NEUTRAL, SearchConfig
 from transformer.settings.metrics import MetricsConfig
-from transformer.settings.model import ModelConfig
 from transformer.training.checkpointing.averaging import average_checkpoints, newest_checkpoints
 
 WeightsName = Literal["single", "average", "ema"]
@@ -119,9 +117,9 @@ def translating(payload: dict[str, Any]) -> dict[str, Any]:
 
 def with_search(payload: dict[str, Any], search: SearchConfig) -> dict[str, Any]:
     """A checkpoint with this search as its default decoding."""
-    portable = payload[checkpoint.PORTABLE]
-    config = portable["config"] | {"decoding": asdict(search)}
-    return payload | {checkpoint.PORTABLE: portable | {"config": config}}
+    portable = checkpoint.portable_part(payload)
+    portable = replace(portable, config=replace(portable.config, decoding=search))
+    return payload | {checkpoint.PORTABLE: portable.to_plain()}
 
 
 def tune(
@@ -230,17 +228,15 @@ class _Validation:
     """The validation text, and the model that translates it with any weights and search."""
 
     def __init__(self, offers: Mapping[str, dict[str, Any]], config: SweepConfig) -> None:
-        portable = next(iter(offers.values()))[checkpoint.PORTABLE]
-        run, self.name = portable["config"], Path("the checkpoint")
+        portable = checkpoint.portable_part(next(iter(offers.values())))
+        self.name = Path("the checkpoint")
         self.offers, self.config = offers, config
-        self.model = build_transformer(typed(ModelConfig, portable["model"], "model"))
-        longest = portable.get("longest_source")
-        parts = checkpoint.Checkpoint(self.model, portable["tokenizer"], run, self.name, longest)
-        self.trained = trained_with(parts)
-        self.scoring = config.scoring or typed(MetricsConfig, run["metrics"], "metrics")
+        self.model = build_transformer(portable.config.model)
+        self.trained = trained_with(checkpoint.Checkpoint(self.model, portable, self.name))
+        self.scoring = config.scoring or portable.config.metrics
         self.metric = config.metric or self.scoring.choose
         build_metric(self.metric, self.scoring)
-        self.pairs = validation_pairs(typed(DataConfig, run["data"], "data"), None)
+        self.pairs = validation_pairs(portable.config.data, None)
 
     @property
     def search(self) -> SearchConfig:

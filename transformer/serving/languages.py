@@ -1,6 +1,6 @@
 """The directions of a service, and the language of a text (Lui and Baldwin 2012: langid.py)."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -9,6 +9,7 @@ from transformer.data.tokenization.tags import UNTAGGED, SourceTags, with_tags
 from transformer.decoding.long_inputs import has_sentences
 from transformer.decoding.translation.translator import Translator
 from transformer.settings.data import language_pairs
+from transformer.settings.run import RunConfig
 
 _ALIASES = {"zh": "zh-hans", "zt": "zh-hant", "pb": "pt-br"}
 """Codes of LibreTranslate."""
@@ -81,7 +82,7 @@ class Directions:
 
 def trained_directions(
     translator: Translator,
-    config: Mapping[str, Any],
+    config: RunConfig,
     named: str | None = None,
     sentences: bool | None = None,
 ) -> Iterator[Direction]:
@@ -109,7 +110,7 @@ def trained_directions(
             )
         yield direction(source, target)
         return
-    for source, target in sorted(language_pairs(config["data"])):
+    for source, target in sorted(language_pairs(config.data)):
         yield direction(_lower(source), _lower(target))
 
 

@@ -1,13 +1,17 @@
 """Settings of a run's text and batches: the keys under ``data.``; reads no file."""
 
+import math
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from transformer.common.errors import InputError, raise_objections
 from transformer.common.schema import Range, out_of_range
+
+BUDGET_STEP = 1024
+"""Automatic budgets are multiples of this, so that similar devices get the same budget."""
 
 _NAME = re.compile(r"[\w.+-]+")
 
@@ -81,7 +85,8 @@ class DataConfig:
     """Pairs held out if there is no validation file: the same for every ``seed`` and in both
     directions. An equal pair is in no split of the corpus."""
     test_size: Annotated[int, Range(0)] = 1000
-    batch_tokens: Annotated[int, Range(1)] = 4096
+    batch_tokens: Annotated[int, Range(1)] | Literal["auto"] = 4096
+    """Budget of a batch, in tokens of a side with its padding. "auto" is measured (`budget`)."""
     max_length: Annotated[int, Range(1)] = 250
     """Pairs with a side of more tokens (without bos and eos) are left out of training and of the
     validation loss, never of the validation or test text."""
@@ -105,8 +110,6 @@ class DataConfig:
     """Join up to this many consecutive sentences of a document to one pair, and to one translation,
     of at most ``max_length`` tokens; a line that is blank on both sides separates documents."""
     document_key: str | None = None
-    packing: Literal[False] = False
-    """A key of earlier versions; their runs have it."""
     lang: str | None = None
     features: str | None = None
     repeated_sources: bool = False
@@ -114,6 +117,13 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         raise_objections(_objections(self))
+
+    @property
+    def budget(self) -> int:
+        """``batch_tokens``; while "auto" is not measured, the smallest that holds one pair."""
+        if self.batch_tokens != "auto":
+            return self.batch_tokens
+        return math.ceil((1 + self.max_length) / BUDGET_STEP) * BUDGET_STEP
 
 
 def _objections(config: DataConfig) -> Iterator[str]:
@@ -150,13 +160,10 @@ def _bad_names(config: DataConfig, corpora: Mapping[str, CorpusConfig]) -> Itera
             yield f"{key}={used!r} cannot be a name or tag; use letters, digits and ._+-"
 
 
-def language_pairs(data: Mapping[str, Any]) -> set[tuple[str, str]]:
-    """The directions, such as ``("en", "de")``, in the plain values of a ``DataConfig``."""
-    corpora = (data.get("corpora") or {"": {}}).values()
-    return {
-        (one.get("source") or data["source"], one.get("target") or data["target"])
-        for one in corpora
-    }
+def language_pairs(config: DataConfig) -> set[tuple[str, str]]:
+    """The directions, such as ``("en", "de")``."""
+    corpora = (config.corpora or {"": CorpusConfig()}).values()
+    return {(corpus.source or config.source, corpus.target or config.target) for corpus in corpora}
 
 
 def unused_keys(config: DataConfig) -> list[str]:

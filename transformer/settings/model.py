@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, Literal
 
 from transformer.common.errors import raise_objections
@@ -28,6 +28,8 @@ class ModelConfig:
     ``conf/model/tiny.yaml`` has a line about each field; this is what does not fit there.
 
     Attributes:
+        source_vocab_size, target_vocab_size: In a run the tokenizer sets them (`sized`); 0 until
+            then.
         pad: Index of the padding symbol; its embedding starts at zero, padding is masked.
         num_kv_heads: Heads of keys and values; a group of query heads shares each (Ainslie et
             al. 2023). 1 is multi-query attention (Shazeer 2019); null is ``num_heads``.
@@ -66,8 +68,8 @@ class ModelConfig:
     Raises InputError if a value is out of its range, or two values contradict each other.
     """
 
-    source_vocab_size: Size
-    target_vocab_size: Size
+    source_vocab_size: Annotated[int, Range(0, below=2**31)] = 0
+    target_vocab_size: Annotated[int, Range(0, below=2**31)] = 0
     pad: Annotated[int, Range(0)] = 0
     d_model: Size = 128
     num_heads: Size = 4
@@ -134,6 +136,12 @@ class ModelConfig:
     def output_scale(self) -> float:
         return self.d_model**-0.5 if self.scale_output else 1.0
 
+    def sized(self, source_vocab_size: int, target_vocab_size: int) -> "ModelConfig":
+        """The same model with these vocabularies; raises InputError if it cannot have them."""
+        return replace(
+            self, source_vocab_size=source_vocab_size, target_vocab_size=target_vocab_size
+        )
+
     def to_dict(self) -> dict[str, Any]:
         return asdict(self) | {"freeze": list(self.freeze)}
 
@@ -146,7 +154,7 @@ def _contradictions(config: ModelConfig) -> Iterator[str]:
         yield f"model.num_kv_heads={config.num_kv_heads} does not divide {heads}"
     yield from _bad_positions(config, width)
     vocabularies = config.source_vocab_size, config.target_vocab_size
-    if config.pad >= min(vocabularies):
+    if all(vocabularies) and config.pad >= min(vocabularies):
         yield f"model.pad={config.pad} is outside of a vocabulary"
     if config.sdpa_backend != "any" and config.attention != "sdpa":
         yield (

@@ -1,14 +1,13 @@
-"""The config of a run as typed values; code below this module does not use Hydra."""
+"""All settings of a training run, which its checkpoints store."""
 
 import json
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
 from transformer.common.errors import InputError, raise_objections
-from transformer.common.schema import typed, typed_value
+from transformer.common.schema import typed
 from transformer.settings.augmentation import AugmentationConfig
 from transformer.settings.callbacks import CallbacksConfig
 from transformer.settings.data import DataConfig
@@ -20,25 +19,19 @@ from transformer.settings.model import ModelConfig
 from transformer.settings.optimizer import OptimizerConfig
 from transformer.settings.recovery import RecoveryConfig
 from transformer.settings.schedule import ScheduleConfig
-from transformer.settings.tokenizer import PAD, TokenizerConfig
+from transformer.settings.tokenizer import TokenizerConfig
 from transformer.settings.trainer import TrainerConfig
 
-BUDGET_STEP = 1024
-"""Automatic budgets are multiples of this, so that similar devices get the same budget."""
-
-_SIZES = ("source_vocab_size", "target_vocab_size", "pad")
-"""Fields of the model that the tokenizer sets."""
+_OF_THE_TEXT = ("source_vocab_size", "target_vocab_size", "pad")
+"""Fields of the model that are no keys of conf/model: the tokenizer decides them."""
 
 
 @dataclass(frozen=True)
 class RunConfig:
     """All settings of a training run; ``conf/train.yaml`` has the same defaults, and explains them.
 
-    ``model`` has the fields of ``ModelConfig`` that are not its defaults; the tokenizer sets the
-    sizes. ``automatic_budget``: ``data.batch_tokens=auto`` is still to be measured
-    (auto_batch_size.py); until then ``data`` has the smallest budget. ``resolved`` is the same
-    config as the plain values of ``config.yaml``; ``train`` sets it. Raises InputError if a value
-    is wrong, or two contradict.
+    The sizes of ``model`` are 0 until the tokenizer sets them; in a checkpoint they are set. Raises
+    InputError if a value is wrong, or two contradict.
     """
 
     task: str = "translation"
@@ -51,10 +44,9 @@ class RunConfig:
     gradient_checkpointing: bool = False
     keep_memory: bool = True
     data: DataConfig = field(default_factory=DataConfig)
-    automatic_budget: bool = False
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
     augmentation: AugmentationConfig = field(default_factory=AugmentationConfig)
-    model: Mapping[str, Any] = field(default_factory=dict)
+    model: ModelConfig = field(default_factory=ModelConfig)
     loss: LossConfig = field(default_factory=LossConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
@@ -64,69 +56,55 @@ class RunConfig:
     logger: LoggerConfig = field(default_factory=LoggerConfig)
     decoding: SearchConfig = field(default_factory=SearchConfig)
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
-    resolved: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        hints: dict[str, Any] = get_type_hints(RunConfig)
+        hints = get_type_hints(RunConfig)
         for name, hint in hints.items():
             value = getattr(self, name)
             if isinstance(hint, type) and is_dataclass(hint):
                 if not isinstance(value, hint):
                     raise InputError(f"{name} must be a {hint.__name__}")
                 typed(hint, asdict(value), name)
-        if isinstance(self.model, ModelConfig):
-            raise InputError('model must be a mapping of what differs, such as {"d_model": 64}')
-        # The tokenizer decides the sizes later; other errors are raised before any text is read.
-        model = sized_model(self.model, 1, 1)
-        completed = {key: v for key, v in model.to_dict().items() if key not in _SIZES}
-        object.__setattr__(self, "model", completed)
-        raise_objections(_contradictions(self, model))
+        raise_objections(_contradictions(self))
+
+    @property
+    def schedule_to_the_end(self) -> ScheduleConfig:
+        """The schedule; a cosine without ``total`` ends at the last update."""
+        if self.schedule.total is not None:
+            return self.schedule
+        return replace(self.schedule, total=self.trainer.max_steps)
 
 
-def run_config(resolved: Mapping[str, Any]) -> RunConfig:
-    """Convert a composed config to typed values; InputError if a value is wrong."""
-    hints: dict[str, Any] = get_type_hints(RunConfig)
-    for derived in ("automatic_budget", "resolved"):
-        del hints[derived]
-    hints |= dict.fromkeys(("checkpoint", "finetune_from"), str | None)
-    # First, as the length of the schedule is an interpolation of trainer.max_steps.
-    hints = {"trainer": TrainerConfig} | {n: h for n, h in hints.items() if n != "trainer"}
-    missing = {"report": RunConfig.report}  # of runs before there were reports
-    raise_objections(f"{name} is missing" for name in hints.keys() - missing.keys() - {*resolved})
-    data = resolved["data"]
-    automatic = isinstance(data, Mapping) and data.get("batch_tokens") == "auto"
-    if automatic:
-        longest = 1 + typed_value(data.get("max_length"), int, "data.max_length")
-        # The smallest budget that holds one pair.
-        data = {**data, "batch_tokens": math.ceil(longest / BUDGET_STEP) * BUDGET_STEP}
-    plain = {**missing, **resolved, "data": data}
-    values = {name: typed_value(plain[name], hint, name) for name, hint in hints.items()}
-    for key in ("checkpoint", "finetune_from"):
-        values[key] = None if values[key] is None else Path(values[key])
-    return _with_total(RunConfig(**values, automatic_budget=automatic, resolved=resolved))
-
-
-def with_resolved(config: RunConfig) -> RunConfig:
-    """The config, completed by ``resolved`` and the end of its cosine schedule."""
-    config = _with_total(config)
-    return config if config.resolved else replace(config, resolved=plain_values(config))
-
-
-def _with_total(config: RunConfig) -> RunConfig:
-    if config.schedule.name != "cosine" or config.schedule.total is not None:
-        return config
-    return replace(config, schedule=replace(config.schedule, total=config.trainer.max_steps))
+def run_config(values: Mapping[str, Any]) -> RunConfig:
+    """Build the config of plain values, by their keys; InputError if a value is wrong."""
+    return typed(RunConfig, values, "")
 
 
 def plain_values(config: RunConfig) -> dict[str, Any]:
-    """The values that ``run_config`` reads, as ``config.yaml`` has them."""
-    config = _with_total(config)
-    values = {key: value for key, value in asdict(config).items() if key != "resolved"}
-    if values.pop("automatic_budget"):
-        values["data"]["batch_tokens"] = "auto"
-    values["precision"] = config.trainer.precision
+    """The values that ``run_config`` reads, as ``config.yaml`` has them: without sizes of text."""
+    values = asdict(config)
+    for name in _OF_THE_TEXT:
+        del values["model"][name]
+    return _plain(values)
+
+
+def stored_values(config: RunConfig) -> dict[str, Any]:
+    """The values that ``run_config`` reads, as a checkpoint has them: with the sizes."""
+    return _plain(asdict(config))
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
     # Paths become texts, tuples lists.
-    return json.loads(json.dumps(values, default=str))
+    plain: dict[str, Any] = json.loads(json.dumps(values, default=str))
+    return plain
+
+
+def untied(config: RunConfig) -> RunConfig:
+    """The config with only target embeddings tied where the sides have tokens of two kinds."""
+    source, target = config.tokenizer.algorithms
+    if source == target or config.model.tie_embeddings != "all":
+        return config
+    return replace(config, model=replace(config.model, tie_embeddings="decoder"))
 
 
 def check_objective(metric: str) -> None:
@@ -136,7 +114,8 @@ def check_objective(metric: str) -> None:
         raise InputError(f"objective={metric} must be {' or '.join(known)}")
 
 
-def _contradictions(config: RunConfig, model: ModelConfig) -> Iterator[str]:
+def _contradictions(config: RunConfig) -> Iterator[str]:
+    model = config.model
     seeds, most = {"seed": config.seed, "data.seed": config.data.seed}, 2**32 - 1
     yield from (f"{k}={n} must be from 0 to {most}" for k, n in seeds.items() if not 0 <= n <= most)
     if config.objective is not None:
@@ -150,9 +129,8 @@ def _contradictions(config: RunConfig, model: ModelConfig) -> Iterator[str]:
         yield "training does not use decoding.shortlist; set it in translate or evaluate"
     if model.lora_rank and config.finetune_from is None:
         yield f"model.lora_rank={model.lora_rank} adapts trained weights; set finetune_from=RUN"
-    total, epochs = config.schedule.total, config.trainer.max_epochs or -1
-    total = config.trainer.max_steps if total is None else total
-    ends = total > 0 or (total == -1 and epochs > 0)
+    total, epochs = config.schedule_to_the_end.total, config.trainer.max_epochs or -1
+    ends = total is not None and (total > 0 or (total == -1 and epochs > 0))
     if config.schedule.name == "cosine" and not ends:
         yield (
             f"schedule.total={total}: a cosine needs its last update; set "
@@ -179,9 +157,3 @@ def skips_blocks(model: ModelConfig) -> bool:
     """Whether attention computes only the visible blocks of keys, which no compiled layer can."""
     full = model.pattern == "full" and model.decoder_pattern in (None, "full")
     return model.attention == "flex" or (model.attention == "auto" and not full)
-
-
-def sized_model(model: Mapping[str, Any], inputs: int, outputs: int) -> ModelConfig:
-    """The group ``model`` with the sizes of both vocabularies; raises InputError if it is wrong."""
-    sizes = dict(zip(_SIZES, (inputs, outputs, PAD), strict=True))
-    return typed(ModelConfig, {**model, **sizes}, "model")

@@ -2,13 +2,14 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import torch
 from pytorch_lightning import Callback
 
-from transformer.checkpoint.checkpoint import portable_part
+from transformer.checkpoint.validation import Portable
 from transformer.common.errors import InputError
 from transformer.data.datamodules.base import BatchModule
 from transformer.data.tokenization.tokenizer import Tokenizer
@@ -17,6 +18,7 @@ from transformer.model.transformer import Transformer
 from transformer.settings.data import DenoisingConfig
 from transformer.settings.run import RunConfig
 from transformer.training.model_selection import ModelSelection
+from transformer.training.optimization.compile_choice import compile_choice
 from transformer.training.step.update_module import UpdateModule
 
 if TYPE_CHECKING:
@@ -81,16 +83,16 @@ def build_module(
     longest_source: int | None = None,
 ) -> M:
     """The training step of a model, with its layers as the config says."""
-    resolved = dict(config.resolved)
+    stored = replace(config, model=model.config)
     module = kind(
         model,
         loss=config.loss,
         optimizer=config.optimizer,
-        schedule=config.schedule,
+        schedule=config.schedule_to_the_end,
         recovery=config.recovery,
         clip=config.trainer.gradient_clip_val,
         seed=config.seed,
-        portable=portable_part(model.config, tokenizer.to_state(), resolved, longest_source),
+        portable=Portable(stored, tokenizer.to_state(), longest_source),
     )
     if model.config.freeze or model.config.lora_rank:
         from transformer.training.optimization.freezing import freeze
@@ -100,8 +102,9 @@ def build_module(
         from transformer.training.optimization.activation_checkpointing import recompute_layers
 
         recompute_layers(module.model, module.guided_attention)
-    module.compiled = config.trainer.compile in ("loss", "layers")
-    if config.trainer.compile == "layers":
+    compiled = compile_choice(config).parts
+    module.compiled = compiled != "none"
+    if compiled == "layers":
         from transformer.training.optimization.compiled_layers import compile_layers
 
         compile_layers(module.model, module.guided_attention)
@@ -130,7 +133,7 @@ def single_stack_data(
     check_no_noise(config)
     model, loss, data = config.model, config.loss, config.data
     keys = {
-        **{f"model.{key}": model[key] for key in _DECODER_KEYS},
+        **{f"model.{key}": getattr(model, key) for key in _DECODER_KEYS},
         "loss.alignment_weight": loss.alignment_weight,
         "loss.consistency": loss.consistency if loss.consistency != "none" else None,
         **{f"data.{key}": getattr(data, key) for key in TRANSLATION_DATA},
@@ -146,5 +149,5 @@ def single_stack_data(
             f"task={config.task} has one stack and one text and does not use {given}; leave that "
             f"out, or begin with experiment={experiment}"
         )
-    positions = model["max_length"] if model["positions"] == "learned" else None
+    positions = model.max_length if model.positions == "learned" else None
     return kind(data, config.tokenizer, initial_tokenizer=tokenizer, positions=positions)

@@ -50,7 +50,7 @@ class Denoising(TranslationTask):
         model = Translator.load(checkpoint, device=device).model
 
         def evaluate(split: str) -> Evaluation:
-            found = score_subwords(model, self.data.noisy(split), self.config.data.batch_tokens)
+            found = score_subwords(model, self.data.noisy(split), self.config.data.budget)
             count = sum(map(len, found))
             value = perplexity(-sum(map(sum, found)) / count)
             noise = self.config.data.denoising

@@ -13,7 +13,7 @@ from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.prediction.language_model import LanguageModel, perplexity
 from transformer.evaluation.metrics import Score
 from transformer.model.single_stack import SingleStack, build_single_stack
-from transformer.settings.run import RunConfig, sized_model
+from transformer.settings.run import RunConfig
 from transformer.tasks.base import Evaluation, Task, build_module, single_stack_data
 from transformer.training.model_selection import ModelSelection
 from transformer.training.step.update_module import UpdateModule
@@ -52,14 +52,14 @@ class LanguageModeling(Task):
     def module(self) -> LanguageModule:
         tokenizer = self.data.tokenizer
         size = tokenizer.target_vocab_size
-        config = sized_model(self.config.model, size, size)
+        config = self.config.model.sized(size, size)
         model = build_single_stack(config, causal=True)
         return build_module(LanguageModule, model, self.config, tokenizer)
 
     def evaluator(
         self, checkpoint: Path, device: torch.device | str
     ) -> Callable[[str], Evaluation]:
-        budget, tokenizer = self.config.data.batch_tokens, self.data.tokenizer
+        budget, tokenizer = self.config.data.budget, self.data.tokenizer
         model = LanguageModel.load(checkpoint, device=device, batch_tokens=budget)
 
         def evaluate(split: str) -> Evaluation:

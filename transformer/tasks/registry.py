@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from transformer.checkpoint.checkpoint import (
-    PORTABLE,
     TEXT_TO_TEXT,
     checkpoint_task,
+    portable_part,
     read_payload,
 )
 from transformer.checkpoint.locate import find_checkpoint
-from transformer.common.errors import InputError, errors_name
+from transformer.common.errors import InputError
 from transformer.common.own_code import import_code, own_class
 from transformer.data.corpora.trust import named_classes, require_trust
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.evaluation.metrics import Score
 from transformer.report.scores import failures_table, print_table, save_report, table_console
-from transformer.settings.run import RunConfig, run_config
+from transformer.settings.run import RunConfig
 
 if TYPE_CHECKING:  # they import Lightning, which takes seconds
     from transformer.tasks.base import Evaluation, Task
@@ -66,7 +66,7 @@ def make_task(config: RunConfig, payload: dict[str, Any] | None = None) -> "Task
             f"{key}={getattr(config, key)} was trained for task={trained}; it cannot continue with "
             f"task={config.task}"
         )
-    return task(config, Tokenizer.from_state(payload[PORTABLE]["tokenizer"]))
+    return task(config, Tokenizer.from_state(portable_part(payload).tokenizer))
 
 
 def test(folder: Path, task: "Task", device: torch.device) -> dict[str, float]:
@@ -116,10 +116,9 @@ def evaluate(
     """
     file = find_checkpoint(Path(checkpoint))
     payload = read_payload(file)
-    require_trust(payload[PORTABLE]["config"], trusted, file)
-    import_code(named_classes(payload[PORTABLE]["config"]))
-    with errors_name(file):
-        config = run_config(payload[PORTABLE]["config"])
+    config = portable_part(payload).config
+    require_trust(config, trusted, file)
+    import_code(named_classes(config))
     if batch_tokens is not None:
         config = replace(config, data=replace(config.data, batch_tokens=batch_tokens))
     task = make_task(config, payload)

@@ -15,7 +15,7 @@ from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.prediction.tagger import Tagger
 from transformer.evaluation.tagging_accuracy import tag_scores
 from transformer.model.single_stack import SingleStack, build_single_stack
-from transformer.settings.run import RunConfig, sized_model
+from transformer.settings.run import RunConfig
 from transformer.tasks.base import Evaluation, Task, build_module, single_stack_data
 from transformer.training.model_selection import ModelSelection
 from transformer.training.step.update_module import UpdateModule
@@ -44,7 +44,7 @@ class Tagging(Task):
 
     def __init__(self, config: RunConfig, tokenizer: Tokenizer | None = None) -> None:
         # Its outputs are tags, which share no embeddings, and no sentences are held out.
-        tied = config.model["tie_embeddings"]
+        tied = config.model.tie_embeddings
         unused: dict[str, Any] = {"model.tie_embeddings": tied if tied != "none" else None}
         unused["tokenizer.sampling"] = config.tokenizer.sampling
         if tokenizer is None:
@@ -62,14 +62,14 @@ class Tagging(Task):
     @cached_property
     def module(self) -> TaggingModule:
         tokenizer = self.data.tokenizer
-        config = sized_model(self.config.model, tokenizer.source_vocab_size, len(UPOS))
+        config = self.config.model.sized(tokenizer.source_vocab_size, len(UPOS))
         model = build_single_stack(config, causal=False)
         return build_module(TaggingModule, model, self.config, tokenizer)
 
     def evaluator(
         self, checkpoint: Path, device: torch.device | str
     ) -> Callable[[str], Evaluation]:
-        tagger = Tagger.load(checkpoint, device=device, batch_tokens=self.config.data.batch_tokens)
+        tagger = Tagger.load(checkpoint, device=device, batch_tokens=self.config.data.budget)
         known = {word for words, _ in self.data.training_sentences() for word in words}
 
         def evaluate(split: str) -> Evaluation:

@@ -29,12 +29,12 @@ from transformer.quality.failures.monitor import SentenceFlags, as_outputs, find
 from transformer.quality.failures.thresholds import SAMPLE, Thresholds, lowest_usual
 from transformer.settings.metrics import METRICS, MetricsConfig
 from transformer.settings.model import ModelConfig
-from transformer.settings.run import RunConfig, sized_model
+from transformer.settings.run import RunConfig
 from transformer.tasks.base import Evaluation, Task, build_module, check_no_noise
 from transformer.tasks.translation_module import TranslationModule
 from transformer.training.callbacks.progress import shown_update
 from transformer.training.model_selection import ModelSelection, best_by_text
-from transformer.training.precision import search_autocast
+from transformer.training.precision import resolve_precision, search_autocast
 
 logger = logging.getLogger(__name__)
 
@@ -82,14 +82,14 @@ class TranslationTask(Task):
 
     def callbacks(self) -> Sequence[Callback]:
         config, model = self.config, self.module.model
-        longest = self.module.portable["longest_source"]
+        longest = self.module.portable.longest_source
         translator = Translator(
             model,
             self.data.tokenizer,
             config.decoding,
             batch_tokens=self._search_tokens,
-            coverage_head=guided_head(asdict(config.loss), model.config),
-            limits=SourceLimits.trained(config.resolved, max_subwords(model), longest),
+            coverage_head=guided_head(config.loss, model.config),
+            limits=SourceLimits.trained(config, max_subwords(model), longest),
         )
         texts, samples = self.data.texts("validation"), config.callbacks.samples
         usual = Thresholds.fit(self.data.training_sample(SAMPLE), asdict(config.data))
@@ -106,7 +106,7 @@ class TranslationTask(Task):
         translator = Translator.load(
             checkpoint, search=config.decoding, batch_tokens=self._search_tokens, device=device
         )
-        precision = config.trainer.precision
+        precision = resolve_precision(config.trainer).precision
         detector = Detector.load(checkpoint, asdict(config.data))
 
         def evaluate(split: str) -> Evaluation:
@@ -126,7 +126,7 @@ class TranslationTask(Task):
 
     @property
     def _search_tokens(self) -> int:
-        return self.config.trainer.search_tokens or self.config.data.batch_tokens
+        return self.config.trainer.search_tokens or self.config.data.budget
 
 
 class TranslateValidation(Callback):
@@ -220,9 +220,9 @@ class TranslateValidation(Callback):
 
 def model_config(config: RunConfig, tokenizer: Tokenizer) -> ModelConfig:
     """The user's model, sized by the tokenizer; raises InputError if they do not fit."""
-    if not tokenizer.same_ids and config.model["tie_embeddings"] == "all":
+    if not tokenizer.same_ids and config.model.tie_embeddings == "all":
         raise InputError(
             "model.tie_embeddings=all needs one vocabulary for both sides; "
             "set tokenizer.joint=true or model.tie_embeddings=decoder"
         )
-    return sized_model(config.model, tokenizer.source_vocab_size, tokenizer.target_vocab_size)
+    return config.model.sized(tokenizer.source_vocab_size, tokenizer.target_vocab_size)

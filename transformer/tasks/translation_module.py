@@ -1,6 +1,5 @@
 """The training step of a translator: teacher forcing, with guided alignment or two passes."""
 
-from dataclasses import asdict
 from typing import Any, cast
 
 import torch
@@ -23,7 +22,7 @@ class TranslationModule(UpdateModule):
 
     def __init__(self, model: Transformer, *, loss: LossConfig, **settings: Any) -> None:
         super().__init__(model, loss=loss, **settings)
-        self.guided = guided_head(asdict(loss), model.config)
+        self.guided = guided_head(loss, model.config)
         shared = model.config.share_layers in ("all", "attention")
         if self.guided is not None and model.config.layer_drop and shared:
             raise InputError(

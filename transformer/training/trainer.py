@@ -17,7 +17,7 @@ from transformer.common.errors import InputError
 from transformer.common.own_code import own_class
 from transformer.data.batching.batch_sequence import RankAssignment, next_batch
 from transformer.data.datamodules.base import BatchModule
-from transformer.settings.run import RunConfig
+from transformer.settings.run import RunConfig, plain_values
 from transformer.settings.trainer import TrainerConfig
 from transformer.training.callbacks.early_stopping import Patience
 from transformer.training.callbacks.ema import MovingAverage
@@ -64,7 +64,7 @@ def build_trainer(
     if config.logger.wandb:
         from transformer.training.callbacks import remote_loggers as remote
 
-        loggers += remote.build_remote_loggers(config.logger, folder, config.resolved)
+        loggers += remote.build_remote_loggers(config.logger, folder, plain_values(config))
         callbacks.append(remote.ContinuedRecords())
     try:
         trainer = Trainer(

@@ -23,6 +23,7 @@ from transformer.cli.config.arguments import (
 from transformer.common.errors import ALSO, InputError
 from transformer.common.files import HUB, given_path, hub_run
 from transformer.common.schema import override_key, typed_value
+from transformer.settings.run import RunConfig, run_config, untied
 from transformer.settings.tokenizer import FILES
 
 _OWN_METRIC = {
@@ -98,6 +99,13 @@ def compose_config(verb: str, arguments: Sequence[str]) -> DictConfig:
         if not config.runs:
             raise InputError("report needs a run: report RUN (or runs=[RUN])")
     return config
+
+
+def run_settings(config: DictConfig) -> RunConfig:
+    """The composed config of ``train`` as typed values; InputError if a value is wrong."""
+    values: Any = OmegaConf.to_container(config, resolve=True)
+    del values["precision"]  # trainer.precision has it
+    return untied(run_config(values))
 
 
 def _check_vocabulary_size(config: DictConfig, overrides: Sequence[str]) -> None:

@@ -84,9 +84,9 @@ def _load_models(
     sides, models = (data.source, data.target), list[CrossEntropies]()
     for name in names:
         checkpoints = load.load_checkpoints(name)
-        learned = checkpoints[0].config["data"]
-        source, target = learned["source"], learned["target"]
-        if (source, target) != sides or learned.get("target_tag"):
+        learned = checkpoints[0].config.data
+        source, target = learned.source, learned.target
+        if (source, target) != sides or learned.target_tag:
             wanted = "{} to {} alone is wanted; give models=[RUN,REVERSE]".format(*sides)
             raise InputError(f"{name} translates {source} to {target}, and {wanted}")
         models.append(partial(_cross_entropies, name, load_scorer(config, checkpoints)))

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from omegaconf import DictConfig
 
-from transformer.checkpoint.checkpoint import PORTABLE, read_payload
+from transformer.checkpoint.checkpoint import portable_part, read_payload
 from transformer.checkpoint.locate import find_checkpoint
 from transformer.cli.config.compose import resolve_path, resolve_value
 from transformer.cli.train.vocabulary import names_size, with_largest
@@ -66,7 +66,7 @@ def build_tokenizer(
             raise InputError("checkpoint= has a tokenizer; leave tokenizer= out")
         payload = read_payload(find_checkpoint(resolve_path(config, "checkpoint")))
         # The text has no tags, even if the model needs some.
-        return Tokenizer.from_state(payload[PORTABLE]["tokenizer"]).with_tags(Tags())
+        return Tokenizer.from_state(portable_part(payload).tokenizer).with_tags(Tags())
     if chosen is None:
         return None
     folder, train = given_path(cache), splits["train"]

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from omegaconf import DictConfig
@@ -21,6 +20,7 @@ from transformer.model.transformer import Transformer
 from transformer.report.attention_page import attention_page
 from transformer.report.heads import print_best
 from transformer.report.scores import require_writable
+from transformer.settings.run import RunConfig
 
 
 def run(config: DictConfig, arguments: Sequence[str]) -> None:
@@ -41,14 +41,14 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
 
 
 def attention_view(
-    config: DictConfig, text: str, target: str | None, translator: Translator, run: dict[str, Any]
+    config: DictConfig, text: str, target: str | None, translator: Translator, run: RunConfig
 ) -> AttentionView:
     """Translate the text, unless the target is given, and record every head."""
     pair = encoded_pair(translator, text, target)
     pairs, measured = [pair], "this sentence pair alone"
     if count := compose.resolve_positive(config, "sentences", 0):
         require_trusted(config, run)
-        pairs = head_survey.corpus_pairs(translator, run["data"], config.split, count)
+        pairs = head_survey.corpus_pairs(translator, run.data, config.split, count)
         measured = f"{len(pairs)} sentence pairs of the run's {config.split} text"
     characters = head_survey.survey(translator, pairs)
     if characters["cross"][0][0].alignment_error is not None:

@@ -33,6 +33,7 @@ from transformer.evaluation.comparison.compare import (
 from transformer.evaluation.comparison.significance import Resampling
 from transformer.report.comparison import format_comparison, print_comparison, save_comparison
 from transformer.report.scores import print_json
+from transformer.settings.run import RunConfig
 
 Run = dict[str, Any]
 
@@ -42,7 +43,7 @@ class Compared(NamedTuple):
 
     text: ComparedText
     systems: list[System]
-    run: Run | None
+    run: RunConfig | None
     comparison: ComparisonConfig
 
 
@@ -103,7 +104,7 @@ def find_compared(config: DictConfig, arguments: Sequence[str]) -> Compared:
     return Compared(compared, [systems[path] for path in paths], first, comparison)
 
 
-def resolve_comparison(config: DictConfig, run: Run | None) -> ComparisonConfig:
+def resolve_comparison(config: DictConfig, run: RunConfig | None) -> ComparisonConfig:
     """What to compare, by the metrics of a run."""
     return ComparisonConfig(
         **resolve_fields(config, ComparisonConfig),
@@ -122,13 +123,13 @@ def own_training_text(config: DictConfig) -> Iterator[str] | None:
     return chain(list(islice(lines, 1)), lines)
 
 
-def training_text(config: DictConfig, run: Run | None) -> Iterator[str] | None:
+def training_text(config: DictConfig, run: RunConfig | None) -> Iterator[str] | None:
     """The target side of the training text of the first run; None with a note if it is missing."""
     reason = "there is no run among the systems"
     if run is not None:
         try:
             scored_text.require_trusted(config, run)
-            text = run_split(run["data"], "train", training=True)
+            text = run_split(run.data, "train", training=True)
             return (target for _, target in text)
         except InputError as error:
             reason = str(error)

@@ -27,7 +27,7 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
     translator, run = load_translator(config, arguments)
     require_trusted(config, run)
     text = translator, run, config.split, sentences
-    metric = metric or str(run["metrics"]["choose"])
+    metric = metric or run.metrics.choose
     scorer = loss_scorer(*text) if metric == "loss" else metric_scorer(*text, metric)
     if config.split != "validation":
         note = f"heads chosen on split={config.split} do too well there; choose on validation"

@@ -5,7 +5,7 @@ from typing import Literal
 
 from omegaconf import DictConfig
 
-from transformer.checkpoint.checkpoint import PORTABLE, read_payload, require_translation
+from transformer.checkpoint.checkpoint import portable_part, read_payload, require_translation
 from transformer.checkpoint.locate import find_checkpoint, run_folder
 from transformer.cli.config.compose import resolve_path, resolve_value
 from transformer.cli.evaluate.scored_text import require_trusted
@@ -41,10 +41,10 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
     file = find_checkpoint(folders[0], "best")
     payload = read_payload(file)
     require_translation(payload, file)
-    portable = payload[PORTABLE]
+    portable = portable_part(payload)
     about = {key: resolve_value(config, key, str | None) for key in ("repo", "license")}
     library = resolve_value(config, "library", Literal["transformers", "transformer"])
-    tokenizer, report = Tokenizer.from_state(portable["tokenizer"]), run_report(folders)
+    tokenizer, report = Tokenizer.from_state(portable.tokenizer), run_report(folders)
     card = output / "model_card.md"
-    write_whole(card, model_card(tokenizer, portable["config"], report, library, about))
+    write_whole(card, model_card(tokenizer, portable.config, report, library, about))
     print(card)

@@ -1,15 +1,13 @@
 """What a verb scores: the kind of model, the text and the metrics."""
 
-from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf import DictConfig, ListConfig
 
 from transformer.checkpoint.checkpoint import checkpoint_task, read_payload
 from transformer.checkpoint.locate import find_checkpoint, is_exported
-from transformer.cli.config.arguments import config_folder
 from transformer.cli.config.compose import resolve_path, resolve_value
 from transformer.common.errors import InputError, MissingFile
 from transformer.common.files import given_path
@@ -20,7 +18,9 @@ from transformer.data.corpora.split import Split
 from transformer.data.corpora.trust import require_trust
 from transformer.data.text.parallel import Corpus, Referenced, file_format
 from transformer.report.scores import require_writable
+from transformer.settings.data import DataConfig
 from transformer.settings.metrics import MetricsConfig
+from transformer.settings.run import RunConfig
 
 
 def checkpoint_kind(config: DictConfig) -> tuple[str, bool]:
@@ -36,14 +36,14 @@ def checkpoint_kind(config: DictConfig) -> tuple[str, bool]:
     return task, is_translation(task)
 
 
-def own_text(config: DictConfig, run: Mapping[str, Any] | None = None) -> Split | None:
+def own_text(config: DictConfig, run: RunConfig | None = None) -> Split | None:
     """The user's files, if they are given; one of both sides is read as the training of the run."""
     source = None if config.source is None else resolve_path(config, "source")
     if config.reference is None and source is not None and file_format(source) != "plain":
-        data = {"source": "source", "target": "target", **(run or {"data": {}})["data"]}
-        corpus = Corpus.of(source, data["source"], data["target"])
-        corpus = replace(corpus, features=data.get("features") is not None)
-        return Split(corpus, repeated_sources=data.get("repeated_sources", False))
+        data = DataConfig(source="source", target="target") if run is None else run.data
+        corpus = Corpus.of(source, data.source, data.target)
+        corpus = replace(corpus, features=data.features is not None)
+        return Split(corpus, repeated_sources=data.repeated_sources)
     if (config.source is None) != (config.reference is None):
         raise InputError(
             "source=FILE and reference=FILE go together; give both or neither, or one TSV or JSONL "
@@ -56,16 +56,16 @@ def own_text(config: DictConfig, run: Mapping[str, Any] | None = None) -> Split 
     return Split(Corpus.of(files, "source", "reference"))
 
 
-def scored_split(config: DictConfig, run: Mapping[str, Any]) -> AnySplit:
+def scored_split(config: DictConfig, run: RunConfig) -> AnySplit:
     """The split of the run's corpus that is named; the training text cannot be."""
     require_trusted(config, run)
     try:
-        return run_split(run["data"], config.split)
+        return run_split(run.data, config.split)
     except MissingFile as error:
         raise MissingFile(f"{error}, or give source=FILE and reference=FILE") from error
 
 
-def require_trusted(config: DictConfig, run: Mapping[str, Any]) -> None:
+def require_trusted(config: DictConfig, run: RunConfig) -> None:
     """Refuse text outside of the working folder that a checkpoint names, without ``trust=true``."""
     trusted = resolve_value(config, "trust", bool, False)
     given = {f"metrics.{key}": value for key, value in _given_metrics(config).items()}
@@ -92,12 +92,11 @@ def text_name(config: DictConfig) -> str:
     return str(config.split) if config.source is None else resolve_path(config, "source").name
 
 
-def resolve_metrics(config: DictConfig, run: Mapping[str, Any] | None) -> MetricsConfig:
+def resolve_metrics(config: DictConfig, run: RunConfig | None) -> MetricsConfig:
     """The run's own, and raw text's without a run; ``tokenize=`` and the like change it."""
-    plain = OmegaConf.load(config_folder() / "metrics" / "detokenized.yaml")
-    known: Any = OmegaConf.to_container(plain) if run is None else run["metrics"]
-    require_trusted(config, {"data": {}, "metrics": known})
-    return typed(MetricsConfig, {**known, **_given_metrics(config)}, "metrics")
+    metrics = MetricsConfig() if run is None else run.metrics
+    require_trusted(config, RunConfig(metrics=metrics))
+    return typed(MetricsConfig, {**asdict(metrics), **_given_metrics(config)}, "metrics")
 
 
 def _given_metrics(config: DictConfig) -> dict[str, Any]:

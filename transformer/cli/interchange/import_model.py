@@ -3,18 +3,23 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
-from transformer.checkpoint.checkpoint import PORTABLE, write_payload
-from transformer.cli.config.compose import compose_config, resolve_path, resolve_value
+from transformer.checkpoint.checkpoint import portable_part, write_payload
+from transformer.cli.config.compose import (
+    compose_config,
+    resolve_path,
+    resolve_value,
+    run_settings,
+)
 from transformer.common.cache import locked
 from transformer.common.errors import InputError, errors_name, require_package
 from transformer.common.files import HUB, given_path, written_whole
 from transformer.common.hub import download, repository
 from transformer.interchange import import_folder
 from transformer.report.scores import require_new
+from transformer.runs.config_file import write_config
 
 
 def run(config: DictConfig, _: Sequence[str]) -> None:
@@ -57,13 +62,11 @@ def _write_run(folder: Path, output: Path, config: DictConfig) -> None:
             payload = import_folder.export_payload(folder)
         else:
             found = import_folder.read_folder(folder)
-            values: Any = OmegaConf.to_container(_config(config, found))
-            payload = import_folder.imported_payload(found, values)
+            payload = import_folder.imported_payload(found, run_settings(_config(config, found)))
     with written_whole(output) as part:
         (part / "checkpoints").mkdir(parents=True)
         write_payload(payload, part / "checkpoints" / "best.ckpt")
-        text = OmegaConf.to_yaml(OmegaConf.create(payload[PORTABLE]["config"]))
-        (part / "config.yaml").write_text(text, encoding="utf-8")
+        write_config(portable_part(payload).config, part)
 
 
 def _config(config: DictConfig, found: import_folder.Imported) -> DictConfig:

@@ -5,14 +5,13 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from omegaconf import DictConfig, OmegaConf
-
 from transformer.cli.train.run_log import log_to_stderr
 from transformer.common.errors import InputError
 from transformer.common.own_code import import_code
 from transformer.common.processes import end_with_parent
 from transformer.data.corpora.trust import named_classes
 from transformer.runs.directory import LOG
+from transformer.settings.run import RunConfig, plain_values, run_config
 from transformer.training.distributed.launcher import RUN, count_devices, run_ranks
 from transformer.training.distributed.rendezvous import Rank, external_rank, reporting_once
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def train_run(
-    config: DictConfig,
+    config: RunConfig,
     folder: Path,
     objective: str | None = None,
     *,
@@ -48,17 +47,16 @@ def train_assigned(process: Rank) -> None:
     folder, values, objective, exact = json.loads(call)
     # Only rank 0 has all metrics of a validation.
     objective = objective if process.rank == 0 else None
-    train_as_rank(process.rank, OmegaConf.create(values), Path(folder), objective, exact=exact)
+    train_as_rank(process.rank, run_config(values), Path(folder), objective, exact=exact)
 
 
-def _call_json(config: DictConfig, folder: Path, objective: str | None, exact: bool) -> str:
-    values = OmegaConf.to_container(config, resolve=True)
-    return json.dumps([str(folder.absolute()), values, objective, exact])
+def _call_json(config: RunConfig, folder: Path, objective: str | None, exact: bool) -> str:
+    return json.dumps([str(folder.absolute()), plain_values(config), objective, exact])
 
 
 def train_as_rank(
     rank: int,
-    config: DictConfig,
+    config: RunConfig,
     folder: Path,
     objective: str | None = None,
     *,
@@ -72,17 +70,14 @@ def train_as_rank(
     """
     # Torch and Lightning take seconds to import: not before the call is known to be right.
     from transformer.cli.threads import sleep_when_crowded
-    from transformer.settings.run import run_config
 
-    OmegaConf.resolve(config)
     process = external_rank()
     with reporting_once(process):
-        typed = run_config(OmegaConf.to_container(config))  # type: ignore[arg-type]
-        log_to_stderr(rank, folder / LOG, resumed=typed.checkpoint is not None)
-        import_code(named_classes(typed.resolved))
+        log_to_stderr(rank, folder / LOG, resumed=config.checkpoint is not None)
+        import_code(named_classes(config))
         if rank == 0:
-            if typed.objective and objective is None and typed.checkpoint is None:
-                raise InputError(f"objective={typed.objective} is for a sweep; add --multirun")
+            if config.objective and objective is None and config.checkpoint is None:
+                raise InputError(f"objective={config.objective} is for a sweep; add --multirun")
             if process is not None:
                 process.agreed(_call_json(config, folder, objective, exact))
         from transformer.runs.train import train
@@ -94,13 +89,13 @@ def train_as_rank(
 
         sleep_when_crowded()
         keep_products()
-        if typed.keep_memory:
+        if config.keep_memory:
             keep_freed_memory()
-        better = typed.metrics.custom_better
+        better = config.metrics.custom_better
         train(
-            typed,
+            config,
             folder,
             objective=None if objective is None else Objective(objective, better),
             resume=resume,
-            fit_vocabulary=not exact and typed.checkpoint is None,
+            fit_vocabulary=not exact and config.checkpoint is None,
         )

@@ -3,8 +3,9 @@
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,12 +26,14 @@ from transformer.cli.config.arguments import (
 from transformer.cli.train.processes import train_assigned, train_run
 from transformer.cli.train.resume import AUTO, TRUST, auto_run, named_checkpoint, resumed_config
 from transformer.cli.train.sweep import directory_override, recorded, show_jobs, sweep_directory
-from transformer.cli.train.vocabulary import names_size, untie_kinds
+from transformer.cli.train.vocabulary import names_size
 from transformer.common.errors import InputError
+from transformer.common.files import given_path
 from transformer.common.own_code import import_code
 from transformer.common.processes import COMMAND, command_line
 from transformer.common.schema import override_key
 from transformer.data.corpora.trust import named_classes
+from transformer.settings.run import RunConfig
 from transformer.training.checkpointing.run_directory import has_checkpoint
 from transformer.training.distributed.launcher import RUN
 from transformer.training.distributed.rendezvous import external_rank
@@ -50,8 +53,8 @@ def run(arguments: Sequence[str]) -> None:
         from transformer.training.checkpointing.training_state import find_resumable
 
         resume = find_resumable(checkpoint)
-        config = resumed_config(checkpoint, arguments, resume)
-        train_run(config, run_folder(checkpoint), resume=resume)
+        resumed = resumed_config(checkpoint, arguments, resume)
+        train_run(resumed, run_folder(checkpoint), resume=resume)
         return
     flags, overrides = flags_and_overrides(arguments)
     if flags:
@@ -69,17 +72,28 @@ def run(arguments: Sequence[str]) -> None:
     given = {override_key(one).lstrip("+") for one in overrides}
     compose.fetch_models(config)
     if config.finetune_from is not None:
-        from transformer.runs.finetuning import take_model
-
-        take_model(config, given, trusted=f"{TRUST}=true" in trust)
+        _take_model(config, given, trusted=f"{TRUST}=true" in trust)
     elif trust:
         raise InputError(f"{trust[0]} is for a checkpoint; add finetune_from= or checkpoint=")
     elif "experiment=finetune" in overrides:
         raise InputError("experiment=finetune adapts a trained model; add finetune_from=RUN")
     named = "hydra.run.dir" in given
     sized = names_size(overrides)
-    folder = _resolve_auto(config, folder, named=named, sized=sized)
-    train_run(config, folder, exact=sized)
+    settings, folder = _resolve_auto(config, folder, named=named, sized=sized)
+    train_run(settings, folder, exact=sized)
+
+
+def _take_model(config: DictConfig, given: Collection[str], *, trusted: bool) -> None:
+    """Set what is not ``given`` of model and vocabulary to the values of the checkpoint."""
+    from transformer.runs.finetuning import settings_of_initial
+
+    path = given_path(str(config.finetune_from))
+    for key, value in settings_of_initial(path, config.task, given, trusted=trusted).items():
+        group, _, _ = key.partition(".")
+        if key in given or (group != "data" and group in given):
+            continue
+        if key != "data.features" or config.data.features is None:
+            OmegaConf.update(config, key, list(value) if isinstance(value, tuple) else value)
 
 
 def _hydra(flags: Sequence[str], overrides: Sequence[str]) -> None:
@@ -115,13 +129,15 @@ def _hydra(flags: Sequence[str], overrides: Sequence[str]) -> None:
             raise InputError(" ".join(str(error).split())) from error
 
 
-def _resolve_auto(config: DictConfig, folder: Path, *, named: bool, sized: bool) -> Path:
-    """The run directory; ``checkpoint=auto`` may choose another, and becomes a path or none."""
-    untie_kinds(config)
-    if config.checkpoint == AUTO:
-        folder = auto_run(config, folder, named=named, sized=sized)
-        config.checkpoint = str(folder) if has_checkpoint(folder) else None
-    return folder
+def _resolve_auto(
+    config: DictConfig, folder: Path, *, named: bool, sized: bool
+) -> tuple[RunConfig, Path]:
+    """The typed config and the run directory; ``checkpoint=auto`` may choose another."""
+    if config.checkpoint != AUTO:
+        return compose.run_settings(config), folder
+    config.checkpoint = None
+    settings, folder = auto_run(compose.run_settings(config), folder, named=named, sized=sized)
+    return replace(settings, checkpoint=folder if has_checkpoint(folder) else None), folder
 
 
 def _job(config: DictConfig) -> float:
@@ -139,7 +155,6 @@ def _job(config: DictConfig) -> float:
 def _trial(config: DictConfig) -> "tuple[float, Objective]":
     """The best score of a job of a sweep on the validation text, and its objective."""
     from transformer.checkpoint.checkpoint import find_last
-    from transformer.settings.run import run_config
     from transformer.tasks.registry import task_class
     from transformer.training.callbacks.sweep_objective import Objective, check_direction
 
@@ -147,18 +162,18 @@ def _trial(config: DictConfig) -> "tuple[float, Objective]":
     compose.fetch_models(config)
     sized = names_size(job.overrides.task)
     # The directory of a trial has its number: a sweep resumes only in a directory that is named.
-    folder = _resolve_auto(config, Path(job.runtime.output_dir), named=True, sized=sized)
-    typed = run_config(OmegaConf.to_container(config, resolve=True))  # type: ignore[arg-type]
-    import_code(named_classes(typed.resolved))
-    task = task_class(typed.task)
-    metric = typed.objective or task.model_selection(typed).metric
-    if metric not in (known := task.validation_metrics(typed)):
+    folder = Path(job.runtime.output_dir)
+    settings, folder = _resolve_auto(config, folder, named=True, sized=sized)
+    import_code(named_classes(settings))
+    task = task_class(settings.task)
+    metric = settings.objective or task.model_selection(settings).metric
+    if metric not in (known := task.validation_metrics(settings)):
         raise InputError(
             f"objective={metric} is not there: a validation of this run has {', '.join(known)}"
         )
-    objective = Objective(metric, typed.metrics.custom_better)
+    objective = Objective(metric, settings.metrics.custom_better)
     check_direction(objective, job.sweeper.get("direction"))
-    train_run(config, folder, objective.metric, exact=sized)
+    train_run(settings, folder, objective.metric, exact=sized)
     if has_checkpoint(folder):
         objective.recall(find_last(folder)[1])
     if objective.best is None:

@@ -23,7 +23,7 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
     """Try all, and write the best into a checkpoint."""
     path = resolve_path(config, "checkpoint")
     candidates = _candidates(config, path)
-    of_run = next(iter(candidates.values()))[checkpoint.PORTABLE]["config"]
+    of_run = checkpoint.portable_part(next(iter(candidates.values()))).config
     require_trusted(config, of_run)
     set_search_threads(next(iter(candidates.values()))["state_dict"].values())
     hints, device = get_type_hints(tuning.SweepConfig), resolve_device(config.device)

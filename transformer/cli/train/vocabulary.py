@@ -29,11 +29,3 @@ def with_largest(config: DictConfig, learn: Callable[[], T]) -> T:
             size, config.tokenizer.vocab_size = config.tokenizer.vocab_size, error.largest
             message = f"{_SIZE}=%d is too large for this text; %d, the largest possible, is taken"
             logger.warning(message, size, error.largest)
-
-
-def untie_kinds(config: DictConfig) -> None:
-    """Tie only the embeddings of the target where source and target have tokens of two kinds."""
-    tokenizer, default = config.tokenizer, config.tokenizer.algorithm
-    different = (tokenizer.source or default) != (tokenizer.target or default)
-    if different and config.model.tie_embeddings == "all":
-        config.model.tie_embeddings = "decoder"

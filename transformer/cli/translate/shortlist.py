@@ -4,12 +4,11 @@ import sys
 from array import array
 from collections.abc import Sequence
 from itertools import islice
-from typing import Any
 
 import numpy as np
 from omegaconf import DictConfig
 
-from transformer.checkpoint.checkpoint import PORTABLE, read_payload, require_translation
+from transformer.checkpoint.checkpoint import portable_part, read_payload, require_translation
 from transformer.checkpoint.locate import find_checkpoint, run_folder
 from transformer.cli.config.compose import resolve_path, resolve_positive
 from transformer.cli.evaluate.scored_text import require_trusted
@@ -22,6 +21,7 @@ from transformer.data.text.parallel import Corpus
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.search.shortlist import FILE, Shortlist, check_tags
+from transformer.settings.run import RunConfig
 
 CHUNK, LONGEST = 4096, 256
 """Pairs that are encoded at once; tokens of a side of a pair that Model 1 reads."""
@@ -34,10 +34,11 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
     path = find_checkpoint(resolve_path(config, "checkpoint"))
     payload = read_payload(path)
     require_translation(payload, path)
-    tokenizer = Tokenizer.from_state(payload[PORTABLE]["tokenizer"])
+    portable = portable_part(payload)
+    tokenizer = Tokenizer.from_state(portable.tokenizer)
     check_tags(tokenizer)
     size = tokenizer.target_vocab_size
-    split = _text(config, payload[PORTABLE]["config"])
+    split = _text(config, portable.config)
     # Evenly from the whole text: it may be of several corpora, one after the other.
     step = max(1, -(-sum(1 for _ in split) // most))
     # The text of a file has no tags, even if the model needs some.
@@ -63,7 +64,7 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
     print(output)
 
 
-def _text(config: DictConfig, trained: dict[str, Any]) -> AnySplit:
+def _text(config: DictConfig, trained: RunConfig) -> AnySplit:
     """The user's files, or the training text of the run."""
     files = [config[key] and resolve_path(config, key) for key in ("source", "target", "alignment")]
     *sides, links = files
@@ -72,4 +73,4 @@ def _text(config: DictConfig, trained: dict[str, Any]) -> AnySplit:
     if files != [None] * 3:
         raise InputError("source= and target= go together, and alignment= with them")
     require_trusted(config, trained)
-    return run_split(trained["data"], "train", training=True)
+    return run_split(trained.data, "train", training=True)

@@ -64,7 +64,7 @@ class SegmentationSampler:
         indices = list(range(len(pairs))) if sampling else list(changed)
         taken = set()
         if indices:
-            room = min(self.data.batch_tokens // len(pairs) - 1, self.data.max_length)
+            room = min(self.data.budget // len(pairs) - 1, self.data.max_length)
             texts = self._texts(corpus, pairs, indices, changed)
             drawn = self._drawn(texts, epoch, numbers[indices])
             for index, own_source, own_target in zip(indices, *drawn, strict=True):
@@ -89,7 +89,7 @@ class SegmentationSampler:
     def _planned(self, best: Lines, drawn: Sequence[Row]) -> Lines:
         longer = np.array([len(ids) for ids in drawn]) / best[: len(drawn)]
         planned = np.ceil(best * float(np.quantile(longer, 0.95)))
-        return np.maximum(best, np.minimum(planned, self.data.batch_tokens - 1)).astype(np.int32)
+        return np.maximum(best, np.minimum(planned, self.data.budget - 1)).astype(np.int32)
 
     def _texts(
         self,
@@ -171,5 +171,5 @@ class BatchDataset(PlannedDataset[Batch]):
             self._augmented.lengths,
             clean=self.lengths(),
             tokenizer=self._sampler.tokenizer.with_sampling(0.0),
-            limit=min(self._sampler.data.max_length, self._sampler.data.batch_tokens - 1),
+            limit=min(self._sampler.data.max_length, self._sampler.data.budget - 1),
         )

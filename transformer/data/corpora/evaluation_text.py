@@ -1,14 +1,13 @@
 """The sentences of an evaluation split, line for line; it does not know subwords."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from transformer.common.cache import remembered
 from transformer.common.errors import InputError, MissingFile
-from transformer.common.schema import typed
 from transformer.data.corpora.mixture import AnySplit, JoinedSplit
 from transformer.data.corpora.resolve import find_splits
 from transformer.data.corpora.split import Split
@@ -90,10 +89,10 @@ def named_by_run() -> Iterator[None]:
         ) from error
 
 
-def run_split(data: Mapping[str, Any], name: str, *, training: bool = False) -> AnySplit:
+def run_split(data: DataConfig, name: str, *, training: bool = False) -> AnySplit:
     """A split whose files exist; ``training`` allows the training text."""
     with named_by_run():
-        splits = find_splits(typed(DataConfig, data, "data"))
+        splits = find_splits(data)
         known = [one for one in splits if training or not one.startswith("train")]
         if name not in known:
             raise InputError(f"split={name} is not there; choose {' or '.join(known)}")

@@ -1,51 +1,66 @@
 """Guards against foreign checkpoints: their config may name any file to read."""
 
 import os
-from collections.abc import Container, Iterator, Mapping
-from typing import Any
+from collections.abc import Container, Iterator
 
 from transformer.common.errors import InputError
 from transformer.common.own_code import TRUST
+from transformer.settings.data import CorpusConfig, DataConfig
+from transformer.settings.model import ModelConfig
+from transformer.settings.run import RunConfig
 
-_READ = ("root", "train", "validation", "test", "alignment", "cache")
-"""Keys of a corpus that name files or folders."""
 
-
-def paths_outside(data: Mapping[str, Any], prefix: str = "data") -> Iterator[tuple[str, str]]:
+def paths_outside(
+    data: DataConfig | CorpusConfig, prefix: str = "data"
+) -> Iterator[tuple[str, str]]:
     """Yield (dotted key, path) for each URL and each path outside of the working folder."""
-    for key in _READ:
-        value = data.get(key)
-        for path in value if isinstance(value, list | tuple) else [value]:
-            here = key == "cache" and path == os.environ.get("TRANSFORMER_CACHE")
-            if isinstance(path, str) and not here and _is_outside(path):
+    texts = {
+        "root": data.root,
+        "train": data.train,
+        "validation": data.validation,
+        "test": data.test,
+        "alignment": data.alignment,
+    }
+    for key, paths in texts.items():
+        for path in [paths] if isinstance(paths, str) else paths or ():
+            if _is_outside(path):
                 yield f"{prefix}.{key}", path
-    corpora = data.get("corpora")
-    for name, corpus in corpora.items() if isinstance(corpora, Mapping) else ():
-        if isinstance(corpus, Mapping):
+    if isinstance(data, DataConfig):
+        if data.cache != os.environ.get("TRANSFORMER_CACHE") and _is_outside(data.cache):
+            yield f"{prefix}.cache", data.cache
+        for name, corpus in (data.corpora or {}).items():
             yield from paths_outside(corpus, f"{prefix}.corpora.{name}")
 
 
-def needs_trust(run: Mapping[str, Any], given: Container[str] = ()) -> list[tuple[str, str]]:
+def needs_trust(config: RunConfig, given: Container[str] = ()) -> list[tuple[str, str]]:
     """The dotted keys, not ``given``, with programs, and files outside of the working folder."""
-    metrics = run.get("metrics", {})
-    code = [(f"metrics.{key}", metrics.get(key)) for key in ("custom", "comet")]
-    code = [*((key, name) for key, name in code if name), *named_classes(run)]
-    named = [*paths_outside(run.get("data", {})), *code]
+    metrics = {"custom": config.metrics.custom, "comet": config.metrics.comet}
+    named = [*paths_outside(config.data)]
+    named += [(f"metrics.{key}", program) for key, program in metrics.items() if program]
+    named += named_classes(config)
     trusts_all = os.environ.get(TRUST) == "true"
     return [(key, path) for key, path in named if not trusts_all and key not in given]
 
 
-def named_classes(run: Mapping[str, Any]) -> list[tuple[str, str]]:
+def named_classes(config: RunConfig) -> list[tuple[str, str]]:
     """The dotted keys and the classes of the user (``MODULE:CLASS``) that a config names."""
-    layers = ("encoder_layer", "decoder_layer", "feed_forward")
-    model, callbacks = run.get("model", {}), run.get("callbacks", {})
-    named = [("task", run.get("task")), *((f"model.{key}", model.get(key)) for key in layers)]
-    named += [("callbacks.own", name) for name in callbacks.get("own", ())]
-    return [(key, str(name)) for key, name in named if ":" in str(name)]
+    own = [("callbacks.own", name) for name in config.callbacks.own]
+    named = [("task", config.task), *named_layers(config.model), *own]
+    return [(key, name) for key, name in named if ":" in name]
+
+
+def named_layers(model: ModelConfig) -> list[tuple[str, str]]:
+    """The dotted keys and the layers of the user (``MODULE:CLASS``) that a model has."""
+    layers = {
+        "encoder_layer": model.encoder_layer,
+        "decoder_layer": model.decoder_layer,
+        "feed_forward": model.feed_forward,
+    }
+    return [(f"model.{key}", name) for key, name in layers.items() if name and ":" in name]
 
 
 def require_trust(
-    run: Mapping[str, Any],
+    config: RunConfig,
     trusted: bool,
     whose: object,
     given: Container[str] = (),
@@ -53,7 +68,7 @@ def require_trust(
     advice: str = "",
 ) -> None:
     """Raise InputError if the untrusted config of ``whose`` names code, or files elsewhere."""
-    if not trusted and (outside := needs_trust(run, given)):
+    if not trusted and (outside := needs_trust(config, given)):
         names = ", ".join(f"{key}={path}" for key, path in outside)
         raise InputError(
             f"{whose} names {names}: text outside of this folder, or code; {advice}add trust=true "

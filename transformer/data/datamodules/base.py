@@ -68,6 +68,7 @@ class BatchModule(LightningDataModule, ABC):
         self._before: dict[str, Any] | None = None
         # Whether left out pairs are logged: Lightning calls `prepare_data` twice.
         self._reported = False
+        self.max_left_out = data.max_left_out
 
     @property
     @abstractmethod
@@ -104,7 +105,7 @@ class BatchModule(LightningDataModule, ABC):
 
     def _batches(self, part: PlannedDataset[Any], corpus: int) -> PlannedBatches:
         data, lengths = self._data, part.lengths_of_epoch
-        settings: dict[str, Any] = {"batch_tokens": data.batch_tokens, "seed": data.seed}
+        settings: dict[str, Any] = {"batch_tokens": data.budget, "seed": data.seed}
         if lengths is None:
             return PlannedBatches(BatchPlan(*part.lengths(), **settings), corpus)
         return ReplannedBatches(lengths, corpus, **settings, content=str(self._augmentation))
@@ -175,7 +176,7 @@ class BatchModule(LightningDataModule, ABC):
         lengths = self._validation.lengths()
         plan = BatchPlan(
             *lengths,
-            batch_tokens=self._data.batch_tokens,
+            batch_tokens=self._data.budget,
             shuffle=False,
             multiple_of=min(ranks, len(lengths[0])),
         )
@@ -198,7 +199,7 @@ class BatchModule(LightningDataModule, ABC):
         self, split: str, where: object, unit: str, lengths: Lengths
     ) -> Int[np.ndarray, " usable"]:
         """Return the indices of the pairs that are neither empty nor too long; InputError: none."""
-        limit = min(self._data.max_length, self._data.batch_tokens - 1)
+        limit = min(self._data.max_length, self._data.budget - 1)
         usable = np.flatnonzero((np.minimum(*lengths) > 0) & (np.maximum(*lengths) <= limit))
         count = len(lengths[0])
         if not len(usable):

@@ -113,8 +113,8 @@ class TaggingData(BatchModule):
         tokenizer = self.tokenizer
         if not self._reported:
             _ = self._training
-            filters = Filters(min(data.max_length, data.batch_tokens - 1), None, data.deduplicate)
-            filters.report("train", *self._left, data.max_left_out, "sentences")
+            filters = Filters(min(data.max_length, data.budget - 1), None, data.deduplicate)
+            filters.report("train", *self._left, self.max_left_out, "sentences")
             self._reported = True
         for split, sentences in evaluated.items() if self._positions is not None else ():
             lengths = TaggedDataset(sentences, tokenizer).lengths()[0].tolist()

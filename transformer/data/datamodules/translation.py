@@ -106,7 +106,7 @@ class DataModule(BatchModule):
         for name in () if self._reported else training:
             pairs, dropped = count_pairs(self._encoded_path(name).glob("*.arrow"))
             log_held_out(name, pairs, self._part(name))
-            self._filters.report(name, dropped, pairs, self._data.max_left_out)
+            self._filters.report(name, dropped, pairs, self.max_left_out)
         if not self._reported and {*SYMBOLS, *FILES} & {*self.tokenizer.config.algorithms}:
             self._log_unknown()
         self._reported = True

@@ -48,7 +48,7 @@ class BufferReader:
     ) -> None:
         self.shards, self.data, self.tokenizer = shards, data, tokenizer
         self.augmentation = augmentation
-        longest = min(data.max_length, data.batch_tokens - 1)
+        longest = min(data.max_length, data.budget - 1)
         self.filters = Filters(longest, data.max_ratio, data.deduplicate)
         self._sampler = SegmentationSampler(tokenizer, data)
         self._at: Position | None = None

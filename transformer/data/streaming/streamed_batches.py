@@ -76,7 +76,7 @@ class StreamedBatches(BatchSequence):
             "shards": self._identity,
             "filters": str(self._reader.filters),
             "buffer": self._data.buffer,
-            "batch_tokens": self._data.batch_tokens,
+            "batch_tokens": self._data.budget,
             "seed": self._data.seed,
             "tokenizer": self._reader.tokenizer.fingerprint,
             "sampling": self._reader.tokenizer.config.sampling,
@@ -142,7 +142,7 @@ class StreamedBatches(BatchSequence):
             self._submit(buffer.next)
         if len(buffer.numbers):
             data = self._data
-            self._plan = BatchPlan(*buffer.lengths, batch_tokens=data.batch_tokens, seed=data.seed)
+            self._plan = BatchPlan(*buffer.lengths, batch_tokens=data.budget, seed=data.seed)
             self._batches = self._plan.epoch(position.epoch << 32 | position.buffer)
 
     def _filled(self, position: Position) -> Buffer:

@@ -1,7 +1,7 @@
 """Text to tokens and back: subwords (Kudo 2018, Sennrich 2016), characters or words."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, replace
 from functools import cache
@@ -212,7 +212,7 @@ class Tokenizer:
         return {"config": asdict(self.config), **sides, "tags": asdict(self.tags)}
 
     @classmethod
-    def from_state(cls, state: dict[str, Any]) -> "Tokenizer":
+    def from_state(cls, state: Mapping[str, Any]) -> "Tokenizer":
         """Rebuild a tokenizer from `to_state`; raises InputError if the state is damaged."""
         try:
             return cls(

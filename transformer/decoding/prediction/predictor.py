@@ -13,11 +13,9 @@ import torch
 from transformer.checkpoint import checkpoint
 from transformer.checkpoint.locate import find_checkpoint
 from transformer.common.errors import InputError, errors_name
-from transformer.common.schema import typed
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.line_windows import make_windows, without_end
 from transformer.model.single_stack import SingleStack, assemble_single_stack
-from transformer.settings.model import ModelConfig
 
 
 @runtime_checkable
@@ -60,10 +58,10 @@ class Predictor(ABC):
         if (task := checkpoint.checkpoint_task(payload)) != cls.task:
             advice = "; use translate" if task == "translation" else ""
             raise InputError(f"{file} was trained for task={task}, not {cls.task}{advice}")
-        portable = payload[checkpoint.PORTABLE]
+        portable = checkpoint.portable_part(payload)
+        config = portable.config.model
         with errors_name(file):
-            config = typed(ModelConfig, portable["model"], "model")
-            tokenizer = Tokenizer.from_state(portable["tokenizer"])
+            tokenizer = Tokenizer.from_state(portable.tokenizer)
             if (config.source_vocab_size, config.target_vocab_size) != cls.sizes(tokenizer):
                 raise InputError("its model and its tokenizer have different sizes")
         model = checkpoint.assemble_empty(config, partial(assemble_single_stack, causal=cls.causal))

@@ -15,7 +15,6 @@ from transformer.checkpoint.checkpoint import Checkpoint
 from transformer.checkpoint.exported import load_model
 from transformer.common.errors import errors_name
 from transformer.common.files import local_path
-from transformer.common.schema import typed
 from transformer.data.text.phrases import occurs
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner, batched_attention, joined_links
@@ -56,15 +55,14 @@ class Trained(NamedTuple):
 
 def trained_with(checkpoint: Checkpoint) -> Trained:
     """Read the settings: the search of the validation, or the best search of ``tune``."""
-    model = checkpoint.model.config
+    model, config = checkpoint.model.config, checkpoint.config
     with errors_name(checkpoint.path):
-        tokenizer = Tokenizer.from_state(checkpoint.tokenizer)
+        tokenizer = Tokenizer.from_state(checkpoint.portable.tokenizer)
         tokenizer.check_vocabulary_sizes(model.source_vocab_size, model.target_vocab_size)
-        search = typed(SearchConfig, checkpoint.config["decoding"], "decoding")
-        aligner = Aligner.trained(checkpoint.config["loss"], model)
+        aligner = Aligner.trained(config.loss, model)
         longest = max_subwords(checkpoint.model)
-        limits = SourceLimits.trained(checkpoint.config, longest, checkpoint.longest_source)
-        return Trained(tokenizer, search, aligner, limits)
+        limits = SourceLimits.trained(config, longest, checkpoint.portable.longest_source)
+        return Trained(tokenizer, config.decoding, aligner, limits)
 
 
 class Translator:

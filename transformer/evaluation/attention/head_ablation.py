@@ -1,10 +1,8 @@
 """Scores without some heads (Michel et al. 2019, sections 3 and 4; Voita et al. 2019)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from transformer.common.schema import typed
 from transformer.data.batching.batch import Row, collate
 from transformer.data.corpora.evaluation_text import run_split, with_references
 from transformer.decoding.forced_decoding import score_targets
@@ -16,6 +14,7 @@ from transformer.evaluation.attention.head_survey import corpus_pairs
 from transformer.model.head_masks import HeadName, attention_heads, heads_off, switched_off
 from transformer.model.layers.dropout import evaluating
 from transformer.model.transformer import Transformer
+from transformer.settings.run import RunConfig
 
 Measure = Callable[[Sequence[HeadName]], float]
 
@@ -111,11 +110,9 @@ class Scorer:
     decimals: int
 
 
-def loss_scorer(
-    translator: Translator, run: Mapping[str, Any], split: str, sentences: int
-) -> Scorer:
+def loss_scorer(translator: Translator, run: RunConfig, split: str, sentences: int) -> Scorer:
     """Cross-entropy of the first references of a split, those of ``corpus_pairs``."""
-    pairs = corpus_pairs(translator, run["data"], split, sentences)
+    pairs = corpus_pairs(translator, run.data, split, sentences)
     sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
     measure = ForcedLoss(translator.model, sources, targets, translator.batch_tokens)
     return Scorer(
@@ -129,12 +126,12 @@ def loss_scorer(
 
 
 def metric_scorer(
-    translator: Translator, run: Mapping[str, Any], split: str, sentences: int, metric: str
+    translator: Translator, run: RunConfig, split: str, sentences: int, metric: str
 ) -> Scorer:
     """A metric of the first sentences of a split, translated again for each set of heads."""
-    config = typed(metrics.MetricsConfig, run["metrics"], "metrics")
+    config = run.metrics
     metrics.build_metric(metric, config)
-    texts = with_references(run_split(run["data"], split, training=True))[:sentences]
+    texts = with_references(run_split(run.data, split, training=True))[:sentences]
     sources, references = [source for source, _ in texts], [targets for _, targets in texts]
 
     def scored(hypotheses: Sequence[str]) -> metrics.Score:

@@ -1,10 +1,9 @@
 """Measurements of the heads of a translator over sentence pairs."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, repeat
-from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor
@@ -18,6 +17,7 @@ from transformer.decoding.length_bucketing import bucket_batches, pair_lengths
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.alignment_error import count_links
 from transformer.evaluation.attention.head_metrics import HeadCharacter, HeadTotals, head_totals
+from transformer.settings.data import DataConfig
 
 Characters = dict[str, list[list[HeadCharacter]]]
 """Of the heads of each layer, by the kind of attention."""
@@ -36,7 +36,7 @@ class EncodedPair:
 
 
 def corpus_pairs(
-    translator: Translator, data: Mapping[str, Any], split: str, sentences: int
+    translator: Translator, data: DataConfig, split: str, sentences: int
 ) -> list[EncodedPair]:
     """The first sentence pairs of a split of the run's corpus, without blank and too long pairs."""
     text = run_split(data, split, training=True)

@@ -17,6 +17,7 @@ from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.translation.translator import Translator
 from transformer.interchange.architectures import subwords
 from transformer.interchange.files import read_mapping, write_json
+from transformer.settings.run import RunConfig
 from transformer.settings.tokenizer import BOS, EOS, PAD, UNK, TokenizerConfig
 
 JSON = "tokenizer.json"
@@ -80,7 +81,7 @@ def _rows(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
 
 
 def export_tokenizer(
-    translator: Translator, run: dict[str, Any], folder: Path
+    translator: Translator, run: RunConfig, folder: Path
 ) -> tuple[subwords.ExportedIds, subwords.ExportedIds]:
     """Write the files and return the ids; raises InputError for tags or two vocabularies."""
     tokenizer, bias = translator.tokenizer, translator.model.projection.bias
@@ -95,7 +96,7 @@ def export_tokenizer(
     if algorithm == "huggingface":
         (folder / JSON).write_bytes(bytes(tokenizer.to_state()["source"].numpy()))
     name = _CLASSES["bart" if begin else "bytes" if algorithm == "bytes" else "blenderbot"]
-    values = {"tokenizer_class": name, "model_max_length": run["model"]["max_length"]}
+    values = {"tokenizer_class": name, "model_max_length": run.model.max_length}
     write_json(values, folder / "tokenizer_config.json")
     numbers = tuple(ours[row] for row in range(len(ours)))
     start = rows[translator.model.config.decoder_start or BOS]

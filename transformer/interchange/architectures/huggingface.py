@@ -27,10 +27,11 @@ from transformer.interchange.format_limits import (
 )
 from transformer.interchange.verification import PLAIN, compare_texts
 from transformer.settings.metrics import MetricsConfig
+from transformer.settings.run import RunConfig
 from transformer.settings.tokenizer import BOS, PAD
 
 
-def write_huggingface(translator: Translator, run: dict[str, Any], folder: Path) -> None:
+def write_huggingface(translator: Translator, run: RunConfig, folder: Path) -> None:
     """Write a model into an existing folder; InputError if transformers has no such model."""
     from safetensors.torch import save_file
 

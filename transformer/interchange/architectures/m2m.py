@@ -31,6 +31,7 @@ from transformer.interchange.architectures.subwords import (
     with_subwords,
 )
 from transformer.interchange.files import read_json, read_mapping, write_json
+from transformer.settings.run import RunConfig
 
 SYMBOLS = {"<pad>": 1, "<unk>": 3, "<s>": 0, "</s>": 2}
 """The symbols in our order, with their ids in M2M-100 and NLLB."""
@@ -148,7 +149,7 @@ def _sentencepiece(names: list[str], merges: list[tuple[str, ...]], replaced: by
 
 
 def export_tokenizer(
-    translator: Translator, run: dict[str, Any], folder: Path
+    translator: Translator, run: RunConfig, folder: Path
 ) -> tuple[ExportedIds, ExportedIds]:
     """Write M2M-100's or NLLB's files and return the ids; raises InputError if neither fits."""
     import transformers
@@ -189,9 +190,9 @@ def export_tokenizer(
     return ids, ids
 
 
-def languages(run: dict[str, Any]) -> dict[str, str]:
+def languages(run: RunConfig) -> dict[str, str]:
     """The languages of a run, as its tokenizer_config.json has them."""
-    return {"src_lang": run["data"]["source"], "tgt_lang": run["data"]["target"]}
+    return {"src_lang": run.data.source, "tgt_lang": run.data.target}
 
 
 def export_ids(tokenizer: Tokenizer, family: str) -> ExportedIds:

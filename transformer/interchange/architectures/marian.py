@@ -27,6 +27,7 @@ from transformer.interchange.architectures.subwords import (
     with_subwords,
 )
 from transformer.interchange.files import write_json
+from transformer.settings.run import RunConfig
 from transformer.settings.tokenizer import BOS, EOS, PAD, UNK
 
 START, END = "<pad>", "</s>"
@@ -96,7 +97,7 @@ def _is_code(name: str) -> bool:
 
 
 def export_tokenizer(
-    translator: Translator, run: dict[str, Any], folder: Path
+    translator: Translator, run: RunConfig, folder: Path
 ) -> tuple[ExportedIds, ExportedIds]:
     """Write the files and return the ids; raises InputError for tags that are no languages."""
     tokenizer = translator.tokenizer
@@ -112,10 +113,10 @@ def export_tokenizer(
             write_json({piece: number for number, piece in enumerate(ids.names)}, folder / name)
     values = {
         "tokenizer_class": "MarianTokenizer",
-        "source_lang": run["data"]["source"],
-        "target_lang": run["data"]["target"],
+        "source_lang": run.data.source,
+        "target_lang": run.data.target,
         "separate_vocabs": separate,
-        "model_max_length": run["model"]["max_length"],
+        "model_max_length": run.model.max_length,
         "pad_token": "<pad>",
         "eos_token": "</s>",
         "unk_token": "<unk>",

@@ -14,6 +14,7 @@ from transformer.interchange.architectures.subwords import (
     read_subwords,
     read_unigram,
 )
+from transformer.settings.run import RunConfig
 
 MASK = "<mask>"
 """The first id after the languages."""
@@ -50,7 +51,7 @@ def _read(folder: Path) -> tuple[Any, m2m.Ids, m2m.Ids]:
 
 
 def export_tokenizer(
-    translator: Translator, run: dict[str, Any], folder: Path
+    translator: Translator, run: RunConfig, folder: Path
 ) -> tuple[ExportedIds, ExportedIds]:
     """Write the files and return the ids; raises InputError for other languages than its own."""
     import transformers

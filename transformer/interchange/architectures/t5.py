@@ -30,6 +30,7 @@ from transformer.interchange.architectures.subwords import (
     with_subwords,
 )
 from transformer.interchange.files import read_mapping
+from transformer.settings.run import RunConfig
 from transformer.settings.tokenizer import BOS, EOS, PAD, SENTINEL, UNK
 
 START = 0
@@ -90,7 +91,7 @@ def _read(folder: Path) -> Any:
 
 
 def export_tokenizer(
-    translator: Translator, run: dict[str, Any], folder: Path
+    translator: Translator, run: RunConfig, folder: Path
 ) -> tuple[ExportedIds, ExportedIds]:
     """Write the files and return the ids; raises InputError for tags or two vocabularies."""
     import transformers

@@ -3,11 +3,9 @@
 import logging
 import shutil
 import tarfile
-from collections.abc import Mapping
 from importlib.resources import as_file, files
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from transformer.common.errors import InputError
 from transformer.common.files import written_whole
@@ -16,6 +14,7 @@ from transformer.decoding.translation.translator import Translator
 from transformer.interchange.files import write_json
 from transformer.interchange.onnx.folder import write_onnx
 from transformer.interchange.onnx.graphs import DECODER, ENCODER
+from transformer.settings.data import DataConfig
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +79,7 @@ def _fetch_runtime(folder: Path) -> Path:
 
 
 def write_web(
-    translator: Translator, data: Mapping[str, Any], folder: Path, quantization: str, runtime: Path
+    translator: Translator, data: DataConfig, folder: Path, quantization: str, runtime: Path
 ) -> None:
     """Write page, model and runtime into a folder; raises InputError as ``write_onnx``."""
     with as_file(files("transformer.interchange").joinpath("assets", "web")) as page:
@@ -92,7 +91,7 @@ def write_web(
     write_onnx(translator, folder / MODEL, quantization)
     encoder, decoder = (next((folder / MODEL).glob(f"onnx/{one}*")) for one in (ENCODER, DECODER))
     texts = [*(folder / MODEL).rglob("tokenizer.json"), folder / MODEL / "config.json"]
-    sides = {side: data[side] for side in ("source", "target")}
+    sides = {"source": data.source, "target": data.target}
     settings = {
         **sides,
         **{f"{side}_name": language_name(code) for side, code in sides.items()},

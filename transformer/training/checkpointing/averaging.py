@@ -4,10 +4,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from transformer.checkpoint.checkpoint import PORTABLE, read_merged, require_translation
+from transformer.checkpoint.checkpoint import (
+    PORTABLE,
+    portable_part,
+    read_merged,
+    require_translation,
+)
 from transformer.common.errors import InputError
-from transformer.common.schema import typed
-from transformer.settings.model import ModelConfig
 
 
 def recent_checkpoints(folder: Path, count: int | None) -> list[Path]:
@@ -36,8 +39,7 @@ def average_checkpoints(paths: Sequence[Path]) -> dict[str, Any]:
     for path in paths[1:]:
         payload = read_merged(path)
         weights = payload["state_dict"]
-        # A former version may have written one of them, without the keys that came later.
-        models = [typed(ModelConfig, one[PORTABLE]["model"], "model") for one in (first, payload)]
+        models = [portable_part(one).config.model for one in (first, payload)]
         shapes = [{n: w.shape for n, w in each.items()} for each in (weights, sums)]
         if models[0] != models[1] or shapes[0] != shapes[1]:
             raise InputError(f"{path} has another model than {paths[0]}; average one run's only")

@@ -12,6 +12,7 @@ from torch.distributed.fsdp import FSDPModule
 from torch.optim import Optimizer
 
 from transformer.checkpoint.checkpoint import PORTABLE
+from transformer.checkpoint.validation import Portable
 from transformer.data.batching.loader import Update
 from transformer.model.layers.dropout import all_layers
 from transformer.model.transformer import Transformer
@@ -42,7 +43,7 @@ class UpdateModule(LightningModule, ABC):
 
     A Lightning batch is a whole update: the micro-batches of a rank. The loss is summed over the
     predictions. It is divided once, before clipping, by the number of predictions over all
-    micro-batches and ranks. ``portable`` is stored with the weights (``checkpoint.portable_part``).
+    micro-batches and ranks. ``portable`` is stored with the weights.
     ``signal`` asks this rank to stop; ``agreed_signal`` is the signal of all ranks.
     """
 
@@ -56,7 +57,7 @@ class UpdateModule(LightningModule, ABC):
         recovery: RecoveryConfig,
         clip: float | None,
         seed: int,
-        portable: dict[str, Any],
+        portable: Portable,
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
@@ -177,7 +178,7 @@ class UpdateModule(LightningModule, ABC):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add config, tokenizer and detector, so that the file needs no other file."""
-        checkpoint[PORTABLE] = self.portable
+        checkpoint[PORTABLE] = self.portable.to_plain()
         checkpoint["recovery"] = self.detector.state_dict() | {"lr": self.optimizer.lr}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
