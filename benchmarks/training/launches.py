@@ -18,7 +18,6 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-from omegaconf import OmegaConf
 from torch import Tensor
 from torch.nn import functional as F
 from torch.optim import Optimizer, optimizer
@@ -26,10 +25,10 @@ from torch.utils import _foreach_utils
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from transformer.cli.config.compose import compose_config
+from transformer.cli.config.compose import compose_config, run_settings
 from transformer.data.batching.batch import Batch, collate
 from transformer.model.build import build_transformer
-from transformer.settings.run import run_config, sized_model
+from transformer.settings.run import sized_model
 from transformer.tasks.translation_module import TranslationModule
 from transformer.training.optimization.optimizer import build_optimizer
 
@@ -119,7 +118,7 @@ def attention(
 def launches(*overrides: str) -> Launches:
     """The operations of the second update; the first also allocates Adam's moments."""
     composed = compose_config("train", ["model.dropout=0.1", *overrides])
-    config = run_config(OmegaConf.to_container(composed))  # type: ignore[arg-type]
+    config = run_settings(composed)
     settings = {name: getattr(config, name) for name in ("loss", "optimizer", "schedule")}
     settings |= {"recovery": config.recovery, "clip": 1.0, "seed": 1, "portable": {}}
     rows = [[4] * LENGTH] * SENTENCES

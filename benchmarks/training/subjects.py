@@ -30,12 +30,12 @@ from benchmarks.model.marian_twin import logits, marian
 from benchmarks.model.torch_twin import TorchTransformer
 from benchmarks.training.matrix_products import Products, clock
 from benchmarks.training.subject_process import MOST
-from transformer.cli.config.compose import compose_config
+from transformer.cli.config.compose import compose_config, run_settings
 from transformer.data.batching.batch import Batch
 from transformer.data.batching.loader import Update
 from transformer.model.transformer import Transformer
 from transformer.runs.train import fit
-from transformer.settings.run import RunConfig, run_config
+from transformer.settings.run import RunConfig
 from transformer.settings.tokenizer import PAD
 from transformer.tasks.registry import make_task
 from transformer.training.optimization.cpu_allocator import keep_freed_memory
@@ -140,10 +140,9 @@ class Paced(Callback):
 
 def composed(folder: Path | str, overrides: list[str]) -> RunConfig:
     """The run that all of them make."""
-    from omegaconf import OmegaConf
 
     config = compose_config("train", [*overrides, f"data.cache={folder}/cache"])
-    return run_config(OmegaConf.to_container(config, resolve=True))  # type: ignore[arg-type]
+    return run_settings(config)
 
 
 def train_ours(config: RunConfig, folder: Path, clock: Clock) -> None:

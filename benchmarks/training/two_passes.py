@@ -16,12 +16,11 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from omegaconf import OmegaConf
 
-from transformer.cli.config.compose import compose_config
+from transformer.cli.config.compose import compose_config, run_settings
 from transformer.data.batching.batch import Batch, collate
 from transformer.model.build import build_transformer
-from transformer.settings.run import RunConfig, run_config, sized_model
+from transformer.settings.run import RunConfig, sized_model
 from transformer.tasks.translation_module import TranslationModule
 from transformer.training.optimization.cpu_allocator import keep_freed_memory
 from transformer.training.optimization.optimizer import build_optimizer
@@ -33,7 +32,7 @@ PLAIN = "plain, the batch twice over"
 
 def config_of(*overrides: str) -> RunConfig:
     """A run as ``train.py`` would see it."""
-    return run_config(OmegaConf.to_container(compose_config("train", overrides)))  # type: ignore[arg-type]
+    return run_settings(compose_config("train", overrides))
 
 
 def batch_of(tokens: int, times: int = 1) -> Batch:

@@ -10,13 +10,13 @@ import pytest
 from omegaconf import OmegaConf
 
 from transformer.cli.config.arguments import config_folder
-from transformer.cli.config.compose import compose_config
+from transformer.cli.config.compose import compose_config, run_settings
 from transformer.cli.recipe import RECIPES
 from transformer.quality.base import CHECKS, ExaminationConfig
 from transformer.runs.tuning import SweepConfig
 from transformer.settings.logger import WandbConfig
 from transformer.settings.model import ModelConfig
-from transformer.settings.run import RunConfig, plain_values, run_config
+from transformer.settings.run import RunConfig, plain_values
 from transformer.settings.serve import ServerConfig
 
 ROOT = config_folder()
@@ -46,7 +46,7 @@ def _calls() -> Iterator[list[str]]:
 def test_every_choice_of_every_group_makes_a_run(choices: list[str]) -> None:
     needs_file = {"tokenizer=sentencepiece", "tokenizer=huggingface"} & {*choices}
     config = compose_config("train", [*choices, *(["tokenizer.file=x"] if needs_file else [])])
-    run = run_config(OmegaConf.to_container(config))
+    run = run_settings(config)
     ModelConfig(source_vocab_size=9, target_vocab_size=9, **run.model)
     assert run.trainer.precision == config.precision
 

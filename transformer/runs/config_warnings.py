@@ -63,9 +63,8 @@ def warn_about_config(config: RunConfig) -> None:
             *(rate, peak),
         )
     on_cpu = config.trainer.accelerator == "cpu"
-    narrow = (
-        resolve_precision(config.trainer).precision == "bf16-mixed" or config.loss.bfloat16 is True
-    )
+    precision = resolve_precision(config.trainer).precision
+    narrow = precision == "bf16-mixed" or config.loss.bfloat16 is True
     if on_cpu and narrow and multiplies_bfloat16(torch.device("cpu")) is False:
         logger.warning(
             "this processor has no instructions for products in bfloat16; float32 is probably "

@@ -4,11 +4,12 @@ from typing import Any
 
 import torch
 
-from transformer.checkpoint.checkpoint import PORTABLE, portable_part
-from transformer.checkpoint.validation import GROUPS
+from transformer.checkpoint.checkpoint import PORTABLE
+from transformer.checkpoint.validation import Portable
 from transformer.model.build import build_transformer
 from transformer.model.transformer import Transformer
 from transformer.settings.model import ModelConfig
+from transformer.settings.run import run_config
 
 
 def tiny_config(**changes: Any) -> ModelConfig:
@@ -41,8 +42,8 @@ def tiny_transformer(seed: int = 1, **changes: Any) -> Transformer:
 
 
 def portable(config: ModelConfig, tokenizer: dict[str, Any], run: dict[str, Any]) -> dict[str, Any]:
-    """The portable part of a checkpoint; groups that the run leaves out are empty."""
-    return portable_part(config, tokenizer, {**{group: {} for group in GROUPS}, **run})
+    """The portable part of a checkpoint; what the run leaves out has the defaults."""
+    return Portable(run_config({**run, "model": config.to_dict()}), tokenizer).to_plain()
 
 
 def tiny_payload(**more: Any) -> dict[str, Any]:

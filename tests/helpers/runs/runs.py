@@ -6,12 +6,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from omegaconf import OmegaConf
-
 from tests.helpers.data.text import write_parallel
 from tests.helpers.runs.processes import PROJECT, start_verb
-from transformer.cli.config.compose import compose_config
-from transformer.settings.run import RunConfig, run_config
+from transformer.cli.config.compose import compose_config, run_settings
+from transformer.settings.run import RunConfig
 
 SMALL = [
     "tokenizer=bpe",
@@ -42,7 +40,7 @@ def corpus_overrides(folder: Path, turn: Callable[[list[str]], list[str]] = list
 def composed(overrides: list[str], cache: Path) -> RunConfig:
     """The typed config of a run."""
     config = compose_config("train", [*overrides, f"data.cache={cache}"])
-    return run_config(OmegaConf.to_container(config))  # type: ignore[arg-type]
+    return run_settings(config)
 
 
 def run(

@@ -5,19 +5,17 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from omegaconf import OmegaConf
 
 from tests.helpers.runs.plans import plan, refused
 from tests.unit.recipes.test_refusals import write_checkpoint
 from transformer.cli.config.arguments import config_folder
-from transformer.cli.config.compose import compose_config
+from transformer.cli.config.compose import compose_config, run_settings
 from transformer.cli.recipe import RECIPES
 from transformer.common.files import CONFIG_DIR
 from transformer.common.own_code import TRUST
 from transformer.data.corpora.mixture import corpus_configs
 from transformer.recipes.stage import Stage
 from transformer.settings.data import check_unused_keys
-from transformer.settings.run import run_config
 
 
 def test_a_dry_run_writes_nothing(
@@ -168,7 +166,7 @@ def test_every_stage_of_any_experiment_is_checked_before_the_first(
     trained = [arguments[3:] for arguments in stages.values() if arguments[0] == "train"]
     assert len(trained) == 2
     for arguments in trained:
-        config = run_config(OmegaConf.to_container(compose_config("train", arguments)))
+        config = run_settings(compose_config("train", arguments))
         for corpus in corpus_configs(config.data).values() or [config.data]:
             check_unused_keys(corpus)
         assert config.metrics.choose == "exact_match"

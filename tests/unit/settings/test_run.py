@@ -5,15 +5,14 @@ from dataclasses import MISSING, dataclass, replace
 from typing import Any, Literal
 
 import pytest
-from omegaconf import OmegaConf
 
 from tests.helpers.training.losses import loss_config
 from tests.helpers.training.updates import recovery_config
-from transformer.cli.config.compose import compose_config
+from transformer.cli.config.compose import compose_config, run_settings
 from transformer.common.errors import InputError
 from transformer.common.schema import typed
 from transformer.settings.optimizer import OptimizerConfig
-from transformer.settings.run import RunConfig, run_config, with_resolved
+from transformer.settings.run import RunConfig, with_resolved
 from transformer.settings.schedule import ScheduleConfig
 from transformer.settings.trainer import TrainerConfig
 from transformer.tasks.registry import task_class
@@ -129,7 +128,7 @@ def test_a_wrong_value_is_named(key: str, value: Any, message: str) -> None:
 )
 def test_the_keys_of_a_run_are_checked(arguments: list[str], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        run_config(OmegaConf.to_container(compose_config("train", arguments)))  # type: ignore[arg-type]
+        run_settings(compose_config("train", arguments))
 
 
 def test_a_cosine_ends_with_the_run_that_it_is_for() -> None:
@@ -187,6 +186,6 @@ def test_numbers_out_of_range_are_refused(
 
 def test_own_text_is_given_as_a_pair_or_as_one_file() -> None:
     arguments = ["data=files", "data.train=[a.en,a.de]", "data.test=b.tsv"]
-    data = run_config(OmegaConf.to_container(compose_config("train", arguments))).data  # type: ignore[arg-type]
+    data = run_settings(compose_config("train", arguments)).data
     assert list(data.train or ()) == ["a.en", "a.de"]
     assert data.test == "b.tsv"
