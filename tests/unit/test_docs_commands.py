@@ -218,7 +218,7 @@ def test_the_pages_have_commands() -> None:
         ("`transformer recipe=distill teacher=RUN translate.device=cuda output=FOLDER`", True),
         ("`transformer recipe=distill teacher=RUN translate.devices=cuda output=FOLDER`", False),
         ("| `export checkpoint=RUN quantization=int8` |", True),
-        ("| `export checkpoint=RUN quantization=int8` |", False),
+        ("| `export checkpoint=RUN quantisation=int8` |", False),
         ("`echo a | transformer translate checkpoint=RUN to=de`", True),
         ("`make docs`", True),
         ("`make doc`", False),

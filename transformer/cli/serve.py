@@ -14,8 +14,8 @@ from transformer.cli.threads import set_search_threads
 from transformer.common.errors import InputError, require_package
 from transformer.common.files import given_path
 from transformer.common.schema import typed
-from transformer.decoding.translation.result import OnFailure
 from transformer.serving.languages import Direction, Directions, trained_directions
+from transformer.settings.serve import OnFailure
 
 _PACKAGES = ("lxml", "multipart", "prometheus_client", "py3langid", "starlette", "uvicorn")
 

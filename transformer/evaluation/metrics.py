@@ -25,7 +25,7 @@ def _imported(factory: str, *names: str, **settings: bool) -> Callable[[MetricsC
 
 _sentence = partial(_imported, "sentence_metrics:build_sentence_metric")
 
-_BUILDERS: dict[str, Callable[[MetricsConfig], Metric]] = {
+BUILDERS: dict[str, Callable[[MetricsConfig], Metric]] = {
     "bleu": MetricsConfig.bleu,
     "chrf": lambda config: CHRF(lowercase=config.lowercase),
     "ter": lambda _: TER(),
@@ -130,7 +130,7 @@ def build_metric(name: str, config: MetricsConfig, *, of_sentence: bool = False)
         return config.bleu(effective_order=True)
     if of_sentence and name == "gleu":
         return _imported("sentence_metrics:Gleu", smooth=True)(config)
-    return _BUILDERS[name](config)
+    return BUILDERS[name](config)
 
 
 def nearest(candidates: Iterable[str], reference: str, bleu: BLEU) -> str:
