@@ -20,9 +20,9 @@ from omegaconf import OmegaConf
 from pytorch_lightning import Callback, LightningModule, Trainer
 
 from benchmarks.data.made_up_text import write_text
+from benchmarks.gpu_rows import updates
 from benchmarks.gpu_rows.bench import CHUNK, TOKENS, Bench, Stopwatch, Values
 from benchmarks.gpu_rows.models import TINY
-from benchmarks.gpu_rows.updates import Update
 from transformer.cli.config.compose import compose_config
 from transformer.data.batching.loader import Update
 from transformer.runs.train import fit
@@ -116,19 +116,19 @@ def run(bench: Bench, *, compiled: bool = False) -> Values:
     task.data.teardown("fit")
     tokens = sum(batch.tokens for batch in batches)
     batches = [batch.to(bench.device) for batch in batches]
-    alone = Update(bench, "base", compiled=compiled)
+    alone = updates.Update(bench, "base", compiled=compiled)
 
     def all_of_them() -> None:
         for batch in batches:
             alone(batch)
 
-    updates = tokens / bench.time(all_of_them)["ms"] * 1000
+    speed = tokens / bench.time(all_of_them)["ms"] * 1000
     del alone
     whole = run_speed(bench, f"trainer.compile={'layers' if compiled else 'none'}")
     return {
-        "tokens/s of updates alone": updates,
+        "tokens/s of updates alone": speed,
         "tokens/s of the run": whole,
-        "share": whole / updates,
+        "share": whole / speed,
     }
 
 

@@ -4,10 +4,10 @@
 
 FOLDER holds ``multi30k``, ``tanaka_enja`` and ``g2p``, as ``data.root`` wants them. Each experiment
 is trained as its file says, with seeds 1, 2 and so on; validation chooses the checkpoint, the test
-set is scored once, at the end of training. What a run has given goes into docs/results.jsonl, and a run
-that is there is not repeated: take its line out and its folder away to have it made again. So the
-command goes on where it was stopped, and the tables grow: one for each kind of text, whose scores
-are not to be compared with those of another.
+set is scored once, at the end of training. What a run has given goes into docs/results.jsonl, and a
+run that is there is not repeated: take its line out and its folder away to have it made again. So
+the command goes on where it was stopped, and the tables grow: one for each kind of text, whose
+scores are not to be compared with those of another.
 """
 
 import argparse

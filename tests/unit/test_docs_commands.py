@@ -131,7 +131,7 @@ def check_verb(call: list[str], *, elided: bool) -> None:
     verb, *arguments = (word for word in call if not PLACEHOLDER.fullmatch(word))
     if verb.startswith("recipe=") and verb != "recipe=NAME":
         return check_recipe(call, elided=elided)
-    assert verb in {*VERBS, "VERB", "recipe=NAME", "--version"}, f"no verb {verb}"
+    assert verb in {*VERBS, "COMMAND", "recipe=NAME", "--version"}, f"no verb {verb}"
     if verb == "compare":  # systems are named without a key
         arguments = ["a", "b", *(word for word in arguments if "=" in word)]
     if not arguments or arguments[0] == "--help":
