@@ -51,7 +51,7 @@ class Score:
 
     Attributes:
         name: As sacreBLEU writes it (BLEU, chrF2, TER), or exact_match, AER, f1_NOUN and so on.
-        value: In per cent for text, accuracy and F1; from 0 to 1 for alignment; 1 or more for
+        value: In percent for text, accuracy and F1; from 0 to 1 for alignment; 1 or more for
             perplexity.
         signature: Settings and, for metrics of text, the version of the program.
         fields: The values of ``to_json``, such as ``score`` (the rounded value) and precision.

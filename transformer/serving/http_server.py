@@ -44,7 +44,7 @@ _CORS = Middleware(
 
 
 def build_app(queue: RequestQueue, access: Access) -> Starlette:
-    """The application of a service; it ends the service when the server stops."""
+    """The application of a queue, which ends when the server stops."""
 
     async def health(request: Request) -> Response:
         status = "ok" if queue.batcher.works else "the thread of the models has ended"

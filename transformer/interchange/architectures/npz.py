@@ -69,7 +69,7 @@ _PARTS |= {f"{name}_layer_norm": f"{_PARTS[name]}_Wo_ln" for name in ("self_attn
 def read_npz(
     folder: Path,
 ) -> tuple[FairseqConfig, Architecture, dict[str, Tensor], ImportedTokenizer]:
-    """Config, architecture, weights and tokenizer; raises InputError for a model that is damaged."""
+    """Config, architecture, weights and tokenizer; raises InputError for damaged ones."""
     decoder = read_yaml(folder / DECODER)
     [model] = _files(folder, decoder, "models", 1)
     vocabularies = _files(folder, decoder, "vocabs", 2)
