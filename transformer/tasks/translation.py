@@ -132,7 +132,7 @@ class TranslationTask(Task):
 class TranslateValidation(Callback):
     """Logs ``val/METRIC`` of real translations, and ``val/METRIC_NAME`` of each of several corpora.
 
-    With ``usual`` values of the training text it also logs ``val/failures/FLAG``, in per cent.
+    With ``usual`` values of the training text it also logs ``val/failures/FLAG``, in percent.
     Each rank translates a part of the sentences, when a moving average has replaced the weights.
     """
 
