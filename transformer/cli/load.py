@@ -26,6 +26,7 @@ from transformer.decoding.translation.result import OnFailure
 from transformer.decoding.translation.translator import Translator, trained_with
 from transformer.model.head_masks import head_name, parse_heads, switch_off
 from transformer.model.layers.quantization import in_precision
+from transformer.settings.data import DataConfig
 from transformer.settings.decoding import SearchConfig
 from transformer.settings.model import Precision
 
@@ -64,7 +65,9 @@ def with_flags(
     from transformer.quality.failures.flagging import FlaggingTranslator
     from transformer.quality.failures.flags import Detector
 
-    detector = Detector.load(checkpoint_paths(config.checkpoint)[0], run["data"])
+    detector = Detector.load(
+        checkpoint_paths(config.checkpoint)[0], typed(DataConfig, run["data"], "data")
+    )
     return FlaggingTranslator(translator, detector, on_failure)
 
 

@@ -5,10 +5,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from transformer.common.errors import InputError
+from transformer.common.schema import typed
 from transformer.data.tokenization.tags import UNTAGGED, SourceTags, with_tags
 from transformer.decoding.long_inputs import has_sentences
 from transformer.decoding.translation.translator import Translator
-from transformer.settings.data import language_pairs
+from transformer.settings.data import DataConfig
 
 _ALIASES = {"zh": "zh-hans", "zt": "zh-hant", "pb": "pt-br"}
 """Codes of LibreTranslate."""
@@ -109,7 +110,7 @@ def trained_directions(
             )
         yield direction(source, target)
         return
-    for source, target in sorted(language_pairs(config["data"])):
+    for source, target in sorted(typed(DataConfig, config["data"], "data").language_pairs):
         yield direction(_lower(source), _lower(target))
 
 

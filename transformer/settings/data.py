@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from transformer.common.errors import InputError, raise_objections
 from transformer.common.schema import Range, out_of_range
@@ -115,6 +115,14 @@ class DataConfig:
     def __post_init__(self) -> None:
         raise_objections(_objections(self))
 
+    @property
+    def language_pairs(self) -> frozenset[tuple[str, str]]:
+        """The directions of all corpora, such as ``("en", "de")``."""
+        corpora = (self.corpora or {"": CorpusConfig()}).values()
+        return frozenset(
+            (corpus.source or self.source, corpus.target or self.target) for corpus in corpora
+        )
+
 
 def _objections(config: DataConfig) -> Iterator[str]:
     corpora = config.corpora or {}
@@ -148,15 +156,6 @@ def _bad_names(config: DataConfig, corpora: Mapping[str, CorpusConfig]) -> Itera
     for key, used in names:
         if used is not None and not _NAME.fullmatch(used):
             yield f"{key}={used!r} cannot be a name or tag; use letters, digits and ._+-"
-
-
-def language_pairs(data: Mapping[str, Any]) -> set[tuple[str, str]]:
-    """The directions, such as ``("en", "de")``, in the plain values of a ``DataConfig``."""
-    corpora = (data.get("corpora") or {"": {}}).values()
-    return {
-        (one.get("source") or data["source"], one.get("target") or data["target"])
-        for one in corpora
-    }
 
 
 def unused_keys(config: DataConfig) -> list[str]:

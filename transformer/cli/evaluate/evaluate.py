@@ -14,6 +14,7 @@ from transformer.cli.evaluate.stress import save_stress, stress_table
 from transformer.common.errors import InputError
 from transformer.common.escaping import escaped
 from transformer.common.files import given_path
+from transformer.common.schema import typed
 from transformer.data.corpora.mixture import AnySplit
 from transformer.data.text.parallel import Referenced
 from transformer.data.text.phrases import read_phrases
@@ -39,6 +40,7 @@ from transformer.report.scores import (
     table_console,
 )
 from transformer.report.unknown_symbols import checked_symbols
+from transformer.settings.data import DataConfig
 
 
 def run(config: DictConfig, arguments: Sequence[str]) -> None:
@@ -101,7 +103,9 @@ def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None
     name = scored_text.text_name(config)
     print(escaped(_description(config, translator)), file=sys.stderr)
     print_table(name, scores)
-    detector = Detector.load(load.checkpoint_paths(config.checkpoint)[0], run["data"])
+    detector = Detector.load(
+        load.checkpoint_paths(config.checkpoint)[0], typed(DataConfig, run["data"], "data")
+    )
     failures = find_failures(detector, sources, references, as_outputs(found, by_sentence))
     table_console().print(failures_table(failures))
     print_json(format_json(scores))

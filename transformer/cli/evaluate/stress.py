@@ -14,11 +14,13 @@ from transformer.cli.config.compose import resolve_positive, resolve_value
 from transformer.cli.evaluate import scored_text
 from transformer.cli.load import checkpoint_paths, load_translator
 from transformer.common.errors import InputError, did_you_mean
+from transformer.common.schema import typed
 from transformer.data.text_noise.catalog import DISTURBANCES
 from transformer.evaluation.metrics import build_metric
 from transformer.quality.failures.flags import Detector
 from transformer.quality.stress import StressReport, StressTest, sample_size
 from transformer.report.scores import build_table, require_writable, write_whole
+from transformer.settings.data import DataConfig
 
 SECONDS = 120.0
 """Of a test without ``sentences=``, about."""
@@ -54,7 +56,7 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
         output = run_folder(path)
         require_writable(output)
     seed = resolve_positive(config, "seed", 0)
-    detector = Detector.load(path, trained["data"])
+    detector = Detector.load(path, typed(DataConfig, trained["data"], "data"))
     test = StressTest(translator, detector, pairs, metrics, metric, seed)
     progress = (f"{number}/{len(names)} {name}" for number, name in enumerate(names, 1))
     report = test.run(names, lambda _: _say(next(progress)))

@@ -5,7 +5,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice, starmap
-from typing import Any
 
 from omegaconf import DictConfig
 
@@ -14,11 +13,12 @@ from transformer.cli.translate.line_io import check_output_path
 from transformer.common.errors import InputError, errors_name
 from transformer.common.files import written_whole
 from transformer.common.language_names import language_name
+from transformer.common.schema import typed
 from transformer.data.text.lines import read_lines
 from transformer.data.text.parallel import plain_pairs
 from transformer.decoding.long_inputs import base_language
 from transformer.evaluation.metrics import nearest
-from transformer.settings.data import language_pairs
+from transformer.settings.data import DataConfig
 from transformer.settings.metrics import MetricsConfig
 
 
@@ -55,7 +55,8 @@ def candidate_choice(
 
     checkpoints = load.load_checkpoints(config.reverse)
     if languages is not None:
-        _check_direction(config.reverse, checkpoints[0].config["data"], languages)
+        data = typed(DataConfig, checkpoints[0].config["data"], "data")
+        _check_direction(config.reverse, data, languages)
     score = load_scorer(config, checkpoints)
 
     def choose(lists: Iterable[tuple[Mapping[str, float], str]]) -> Iterator[str]:
@@ -71,13 +72,13 @@ def candidate_choice(
     return choose
 
 
-def _check_direction(name: str, data: Mapping[str, Any], languages: tuple[str, str]) -> None:
+def _check_direction(name: str, data: DataConfig, languages: tuple[str, str]) -> None:
     """Raise InputError unless a model translates from the second language to the first."""
-    pairs = [*sorted(language_pairs(data)), languages[::-1]]
+    pairs = [*sorted(data.language_pairs), languages[::-1]]
     *learned, wanted = [tuple(map(base_language, pair)) for pair in pairs]
     # Another code, such as eng or src, may be any language.
     is_known = all(language_name(code) != code for code in chain(*learned, wanted))
-    if is_known and wanted not in learned and not data.get("target_tag"):
+    if is_known and wanted not in learned and not data.target_tag:
         *known, asked = [f"{source} to {target}" for source, target in pairs]
         raise InputError(
             f"reverse={name} translates {', '.join(known)}, and {asked} is wanted; give a model of "
