@@ -23,6 +23,7 @@ from transformer.decoding.translation.translator import Translator
 from transformer.quality.failures.flags import Detector, Output
 from transformer.quality.failures.monitor import Failures, as_outputs, find_failures
 from transformer.quality.failures.thresholds import SAMPLE, Thresholds
+from transformer.settings.data import DataConfig
 
 CORPORA = {
     "Multi30k en-de": ("multi30k/{}.en.gz", "multi30k/{}.de.gz"),
@@ -43,7 +44,7 @@ def read_pairs(*files: Path) -> list[Pair]:
 def pocket_detector() -> Detector:
     """The detector of a run on pocket."""
     pairs = read_pairs(*(pocket_text(language)["train"] for language in ("en", "de")))
-    return Detector(Thresholds.fit(pairs[:SAMPLE], {"source": "en", "target": "de"}))
+    return Detector(Thresholds.fit(pairs[:SAMPLE], DataConfig(source="en", target="de")))
 
 
 def flagged(detector: Detector, made: Sequence[Labeled]) -> Failures:
@@ -72,7 +73,7 @@ def false_alarms(root: Path, corpus: str, split: str) -> tuple[int, int, Counter
         for name in ("train", names[split])
     )
     source, _, target = corpus.split()[1].partition("-")
-    detector = Detector(Thresholds.fit(training[:SAMPLE], {"source": source, "target": target}))
+    detector = Detector(Thresholds.fit(training[:SAMPLE], DataConfig(source=source, target=target)))
     sources, texts = zip(*pairs, strict=True)
     outputs = list(map(Output, texts))
     flags = find_failures(detector, sources, [(text,) for text in texts], outputs).hypotheses
@@ -105,7 +106,7 @@ def time_ratio(root: Path, run: Path) -> str:
     start = time.process_time()
     found = translator.translate(sources)
     search = time.process_time() - start
-    detector = Detector(Thresholds.read(run, {"source": "en", "target": "de"}), detects=False)
+    detector = Detector(Thresholds.read(run, DataConfig(source="en", target="de")), detects=False)
     references = [(text,) for text in texts]
     seconds = []
     known = None

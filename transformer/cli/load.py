@@ -63,7 +63,7 @@ def with_flags(
     from transformer.quality.failures.flagging import FlaggingTranslator
     from transformer.quality.failures.flags import Detector
 
-    detector = Detector.load(checkpoint_paths(config.checkpoint)[0], asdict(run.data))
+    detector = Detector.load(checkpoint_paths(config.checkpoint)[0], run.data)
     return FlaggingTranslator(translator, detector, on_failure)
 
 

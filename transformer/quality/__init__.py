@@ -1,1 +1,1 @@
-"""What is wrong with a corpus, and how it is cleaned."""
+"""Text to faults: of a corpus, which is examined and cleaned, and of the outputs of a model."""

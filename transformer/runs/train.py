@@ -15,10 +15,10 @@ from transformer.checkpoint.locate import run_folder
 from transformer.common.errors import InputError
 from transformer.data.corpora.trust import needs_trust
 from transformer.data.tokenization.vocabulary_training import VocabularyTooLarge
-from transformer.quality.examination import log_faults
 from transformer.runs.config_file import saved_config, write_config
 from transformer.runs.config_warnings import warn_about_config, warn_about_vocabulary
 from transformer.runs.directory import LOG, run_directory, run_log
+from transformer.runs.quality_callback import QualityChecks
 from transformer.runs.report_callback import RunReport
 from transformer.runs.resume import changes, check_no_other_run
 from transformer.settings.run import RunConfig, untied
@@ -90,8 +90,6 @@ def train(
             resumed = config.checkpoint is not None
             stack.enter_context(run_log(folder / LOG, resumed=resumed))
         logger.info("run directory %s", folder)
-        if is_rank_0 and is_translation(config.task):
-            log_faults(config.data)
         while True:
             try:
                 return _train_and_test(config, folder, callbacks, objective, resume)
@@ -120,7 +118,9 @@ def _train_and_test(
 ) -> dict[str, float]:
     command = f"transformer train {_resume(config, folder)}"
     with RunReport(config, folder) as report, stoppable(folder, command):
-        watching = [] if objective is None else [objective]
+        watching: list[Callback] = [] if objective is None else [objective]
+        if config.callbacks.quality and is_translation(config.task):
+            watching.append(QualityChecks(config.data))
         trainer, task, trained = fit(config, folder, [*callbacks, *watching, report], resume)
         metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
         if not trainer.is_global_zero:

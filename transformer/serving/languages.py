@@ -8,7 +8,6 @@ from transformer.common.errors import InputError
 from transformer.data.tokenization.tags import UNTAGGED, SourceTags, with_tags
 from transformer.decoding.long_inputs import has_sentences
 from transformer.decoding.translation.translator import Translator
-from transformer.settings.data import language_pairs
 from transformer.settings.run import RunConfig
 
 _ALIASES = {"zh": "zh-hans", "zt": "zh-hant", "pb": "pt-br"}
@@ -110,7 +109,7 @@ def trained_directions(
             )
         yield direction(source, target)
         return
-    for source, target in sorted(language_pairs(config.data)):
+    for source, target in sorted(config.data.language_pairs):
         yield direction(_lower(source), _lower(target))
 
 

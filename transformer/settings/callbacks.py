@@ -16,4 +16,5 @@ class CallbacksConfig:
     keep_last: int = 5
     save_interval: Annotated[int, Range(1)] | None = 1000
     samples: int = 3
+    quality: bool = True
     own: Sequence[str] = ()

@@ -2,17 +2,16 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
 
 from transformer.common.errors import InputError
 from transformer.common.escaping import escaped, shortened
-from transformer.common.files import NoSpaceLeft
 from transformer.data.corpora.evaluation_text import Texts
 from transformer.data.datamodules.translation import DataModule
 from transformer.data.tokenization.tokenizer import Tokenizer
@@ -25,8 +24,7 @@ from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import build_metric, score
 from transformer.model.build import build_transformer
 from transformer.quality.failures.flags import Detector, Output
-from transformer.quality.failures.monitor import SentenceFlags, as_outputs, find_failures
-from transformer.quality.failures.thresholds import SAMPLE, Thresholds, lowest_usual
+from transformer.quality.failures.monitor import as_outputs, find_failures
 from transformer.settings.metrics import METRICS, MetricsConfig
 from transformer.settings.model import ModelConfig
 from transformer.settings.run import RunConfig
@@ -92,11 +90,8 @@ class TranslationTask(Task):
             limits=SourceLimits.trained(config, max_subwords(model), longest),
         )
         texts, samples = self.data.texts("validation"), config.callbacks.samples
-        usual = Thresholds.fit(self.data.training_sample(SAMPLE), asdict(config.data))
         return [
-            TranslateValidation(
-                in_documents(translator), texts, samples, metrics=config.metrics, usual=usual
-            )
+            TranslateValidation(in_documents(translator), texts, samples, metrics=config.metrics)
         ]
 
     def evaluator(
@@ -107,7 +102,7 @@ class TranslationTask(Task):
             checkpoint, search=config.decoding, batch_tokens=self._search_tokens, device=device
         )
         precision = resolve_precision(config.trainer).precision
-        detector = Detector.load(checkpoint, asdict(config.data))
+        detector = Detector.load(checkpoint, config.data)
 
         def evaluate(split: str) -> Evaluation:
             texts = self.data.texts(split)
@@ -129,11 +124,19 @@ class TranslationTask(Task):
         return self.config.trainer.search_tokens or self.config.data.budget
 
 
+class ValidationOutputs(NamedTuple):
+    """The text of a validation and the model's real outputs, one of each for each sentence."""
+
+    sources: Sequence[str]
+    references: Sequence[Sequence[str]]
+    outputs: Sequence[Output]
+
+
 class TranslateValidation(Callback):
     """Logs ``val/METRIC`` of real translations, and ``val/METRIC_NAME`` of each of several corpora.
 
-    With ``usual`` values of the training text it also logs ``val/failures/FLAG``, in percent.
     Each rank translates a part of the sentences, when a moving average has replaced the weights.
+    Later hooks of other callbacks find all outputs in ``latest``, on every rank.
     """
 
     def __init__(
@@ -143,23 +146,21 @@ class TranslateValidation(Callback):
         samples: int,
         *,
         metrics: MetricsConfig,
-        usual: Thresholds | None = None,
     ) -> None:
         self.translator = translator
         self.sources, self.references, self.ranges = texts
         self.samples, self.metrics = samples, metrics
-        self.usual = usual
-        self.detector = None if usual is None else Detector(usual, detects=False)
-        self._of_references: Sequence[SentenceFlags] | None = None
+        self.latest: ValidationOutputs | None = None
+        """The outputs of the latest validation."""
 
     def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         outputs = self._translate(trainer)
+        self.latest = ValidationOutputs(self.sources, self.references, outputs)
         hypotheses = [output.text for output in outputs]
         parts = {"": slice(None)}
         parts |= {f"_{name}": slice(part.start, part.stop) for name, part in self.ranges.items()}
         found = {name: self._scores(hypotheses, lines) for name, lines in parts.items()}
         values = {f"val/{k}{name}": v for name, own in found.items() for k, v in own.items()}
-        values |= self._failures(trainer, outputs)
         pl_module.log_dict(values, rank_zero_only=False)
         if not trainer.is_global_zero:
             return
@@ -180,23 +181,6 @@ class TranslateValidation(Callback):
         texts = hypotheses[lines], self.references[lines], names
         found = score(*texts, config=self.metrics, sources=self.sources[lines])
         return {name: one.value for name, one in zip(names, found, strict=True)}
-
-    def _failures(self, trainer: Trainer, outputs: Sequence[Output]) -> dict[str, float]:
-        """The rates of flags; the thresholds of this validation go into the run directory."""
-        if self.usual is None or self.detector is None:
-            return {}
-        found = find_failures(
-            self.detector, self.sources, self.references, outputs, self._of_references
-        )
-        self._of_references = found.references
-        if trainer.is_global_zero:
-            confidences = [one.log_probability for one in outputs if one.log_probability]
-            usual = replace(self.usual, low_confidence=lowest_usual(confidences))
-            try:
-                usual.write(Path(trainer.default_root_dir))
-            except (OSError, NoSpaceLeft) as error:
-                logger.warning("%s; flags of new text use other thresholds", error)
-        return {f"val/failures/{name}": rate for name, rate in found.rates().items()}
 
     def _translate(self, trainer: Trainer) -> list[Output]:
         rank, world_size = trainer.global_rank, trainer.world_size

@@ -3,7 +3,6 @@
 import sys
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import asdict
 
 from omegaconf import DictConfig
 
@@ -102,7 +101,7 @@ def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None
     name = scored_text.text_name(config)
     print(escaped(_description(config, translator)), file=sys.stderr)
     print_table(name, scores)
-    detector = Detector.load(load.checkpoint_paths(config.checkpoint)[0], asdict(run.data))
+    detector = Detector.load(load.checkpoint_paths(config.checkpoint)[0], run.data)
     failures = find_failures(detector, sources, references, as_outputs(found, by_sentence))
     table_console().print(failures_table(failures))
     print_json(format_json(scores))

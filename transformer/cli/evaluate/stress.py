@@ -3,7 +3,6 @@
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from omegaconf import DictConfig
@@ -55,7 +54,7 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
         output = run_folder(path)
         require_writable(output)
     seed = resolve_positive(config, "seed", 0)
-    detector = Detector.load(path, asdict(trained.data))
+    detector = Detector.load(path, trained.data)
     test = StressTest(translator, detector, pairs, metrics, metric, seed)
     progress = (f"{number}/{len(names)} {name}" for number, name in enumerate(names, 1))
     report = test.run(names, lambda _: _say(next(progress)))

@@ -2,12 +2,11 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping
 from importlib.util import find_spec
 from itertools import pairwise
 from math import inf, log
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from transformer.checkpoint.locate import run_folder
 from transformer.data.corpora.split import NumberedPair
@@ -21,6 +20,7 @@ from transformer.quality.checks.numbers_and_urls import (
     find_lost_number,
 )
 from transformer.quality.failures.thresholds import Thresholds
+from transformer.settings.data import DataConfig
 
 FLAGS = (
     *("empty", "repetition", "detached", "copy", "wrong_language", "under_translation"),
@@ -74,8 +74,8 @@ class Detector:
         """The flags that it looks for."""
 
     @classmethod
-    def load(cls, checkpoint: Path, data: Mapping[str, Any]) -> "Detector":
-        """With the thresholds of the run of a checkpoint; ``data`` is that group of its config."""
+    def load(cls, checkpoint: Path, data: DataConfig) -> "Detector":
+        """With the thresholds of the run of a checkpoint, which was trained on ``data``."""
         return cls(Thresholds.read(run_folder(checkpoint), data))
 
     def flags(self, source: str, output: Output, reference: str | None = None) -> tuple[str, ...]:

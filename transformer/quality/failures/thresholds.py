@@ -1,10 +1,9 @@
 """What is usual in the text of a run: lengths, words, scripts, and the confidence of its model."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -13,10 +12,10 @@ from transformer.common.files import written_whole
 from transformer.common.language_names import language_name
 from transformer.common.schema import typed
 from transformer.data.text.parallel import Pair
-from transformer.quality.base import SIDES
 from transformer.quality.checks.characters import frequent_scripts
 from transformer.quality.checks.languages import base_code, common_words
 from transformer.quality.checks.lengths import UsualLengths
+from transformer.settings.data import DataConfig
 
 FILE = "failure_thresholds.json"
 """Name of the file of a run directory, written at each validation."""
@@ -47,7 +46,7 @@ class Thresholds:
     low_confidence: float | None = None
 
     @classmethod
-    def fit(cls, pairs: Sequence[Pair], data: Mapping[str, Any]) -> "Thresholds":
+    def fit(cls, pairs: Sequence[Pair], data: DataConfig) -> "Thresholds":
         """Learn from training pairs; ``data`` are the settings of their corpus."""
         pairs = [pair for pair in pairs if all(map(str.strip, pair))]
         directions = _directions(data)
@@ -61,7 +60,7 @@ class Thresholds:
         return cls(directions, (tuple(words[0]), tuple(words[1])), scripts, lengths, tails)
 
     @classmethod
-    def read(cls, run: Path, data: Mapping[str, Any]) -> "Thresholds":
+    def read(cls, run: Path, data: DataConfig) -> "Thresholds":
         """The file of a run directory, or the defaults; InputError if the file is wrong."""
         file = run / FILE
         try:
@@ -84,11 +83,9 @@ def lowest_usual(log_probabilities: Sequence[float]) -> float | None:
     return None if few else float(np.quantile(log_probabilities, _LOWEST))
 
 
-def _directions(data: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+def _directions(data: DataConfig) -> tuple[tuple[str, str], ...]:
     """The directions between two known languages; none if one corpus has another kind of text."""
-    corpora = (data.get("corpora") or {"": {}}).values()
-    named = (tuple(one.get(side) or data.get(side, "") for side in SIDES) for one in corpora)
-    pairs = sorted({(str(source), str(target)) for source, target in named})
+    pairs = sorted(data.language_pairs)
     languages = [map(base_code, pair) for pair in pairs]
     known = all(a != b and language_name(a) != a and language_name(b) != b for a, b in languages)
     return tuple(pairs) if known else ()

@@ -14,8 +14,10 @@ from transformer.checkpoint.checkpoint import load_checkpoint
 from transformer.cli import progress
 from transformer.cli.translate.select import _check_direction
 from transformer.common.errors import InputError
+from transformer.common.schema import typed
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.forced_decoding import TargetScore, score_pairs
+from transformer.settings.data import DataConfig
 
 CANDIDATES = [["der hund .", "ein kind liest .", "ein hund läuft ."], ["katzen", "katze"]]
 SOURCES = [PAIRS[0][0], "a cat"]
@@ -24,7 +26,8 @@ SOURCES = [PAIRS[0][0], "a cat"]
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The runs a (en to de), b (de to en) and both (tags), and text in small.tsv."""
-    for name, source, more in (("a", "en", {}), ("b", "de", {}), ("both", "en", {"target_tag": 1})):
+    tagged = {"target_tag": True}
+    for name, source, more in (("a", "en", {}), ("b", "de", {}), ("both", "en", tagged)):
         data = {"source": source, "target": "de" if source == "en" else "en", **more}
         written(tmp_path / f"{name}.ckpt", RUN | {"data": data})
     monkeypatch.chdir(tmp_path)
@@ -94,7 +97,7 @@ def best(last: float = 0.0) -> list[str]:
 
 def test_a_reverse_model_of_several_corpora_has_their_languages() -> None:
     corpora = {"a": {"source": "fr_FR", "target": "en"}, "b": {"source": "es"}}
-    data = {"source": "en", "target": "de", "corpora": corpora}
+    data = typed(DataConfig, {"source": "en", "target": "de", "corpora": corpora}, "data")
     _check_direction("a", data, ("en", "fr"))
     _check_direction("a", data, ("de", "eng"))  # a code without a name may be any language
     with pytest.raises(InputError, match="a translates es to de, fr_FR to en, and fr to de is"):

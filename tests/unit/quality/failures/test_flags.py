@@ -9,9 +9,11 @@ from benchmarks.data.failures import (
     precision_and_recall,
     read_pairs,
 )
+from transformer.common.schema import typed
 from transformer.data.corpora.pocket import pocket_text
 from transformer.quality.failures.flags import FLAGS, Detector, Output
 from transformer.quality.failures.thresholds import Thresholds
+from transformer.settings.data import DataConfig
 
 POCKET = read_pairs(*(pocket_text(language)["test"] for language in ("en", "de")))
 BY_THE_SEARCH = {"unfinished", "low_confidence"}
@@ -86,7 +88,6 @@ def test_the_search_tells_what_is_unfinished_or_unlikely() -> None:
     [
         ({"source": "en", "target": "de"}, "low_confidence"),
         ({"source": "word", "target": "phones"}, "copy wrong_language low_confidence"),
-        ({}, "copy wrong_language low_confidence"),
         ({"source": "en", "target": "en"}, "copy wrong_language low_confidence"),
         (
             {"source": "en", "target": "de", "corpora": {"a": {}, "b": {"target": "fr"}}},
@@ -95,7 +96,7 @@ def test_the_search_tells_what_is_unfinished_or_unlikely() -> None:
     ],
 )
 def test_flags_without_sense_are_left_out(data: dict[str, object], absent: str) -> None:
-    detector = Detector(Thresholds.fit(POCKET[:300], data))
+    detector = Detector(Thresholds.fit(POCKET[:300], typed(DataConfig, data, "data")))
     assert {*FLAGS} - {*detector.names} == {*absent.split()}
     found = detector.flags("A dog sleeps in the house.", Output("A dog sleeps in the house."))
     assert ("copy" in found) is ("copy" in detector.names)

@@ -10,8 +10,9 @@ from transformer.decoding.translation.result import BLANK, Candidate, Translatio
 from transformer.quality.failures.flags import Detector, Output
 from transformer.quality.failures.monitor import as_output, find_failures
 from transformer.quality.failures.thresholds import FILE, Thresholds, lowest_usual
+from transformer.settings.data import DataConfig
 
-DATA = {"source": "en", "target": "de"}
+DATA = DataConfig(source="en", target="de")
 SOURCES = ["a dog", "a cat", "a bird", "a fish", ""]
 TARGETS = [("ein Hund",), ("eine Katze",), ("ein Vogel",), ("",), ("",)]
 STUCK = "das ist ein sehr langer Satz"
@@ -69,7 +70,7 @@ def test_thresholds_are_read_as_they_were_written(tmp_path: Path) -> None:
     assert usual.scripts == ("LATIN",)
     assert "hund" in usual.common[1]
     usual.write(tmp_path)
-    assert Thresholds.read(tmp_path, {}) == usual
+    assert Thresholds.read(tmp_path, DataConfig()) == usual
     assert Thresholds.fit(pairs[:100], DATA).tails is None
     assert Thresholds.read(tmp_path / "missing", DATA) == Thresholds((("en", "de"),))
 

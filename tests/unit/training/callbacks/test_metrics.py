@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,8 +16,7 @@ from transformer.data.corpora.evaluation_text import Texts
 from transformer.decoding.translation.result import BLANK, Candidate, Translation
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import score
-from transformer.quality.failures.flags import Detector, Output
-from transformer.quality.failures.thresholds import Thresholds
+from transformer.quality.failures.flags import Output
 from transformer.settings.metrics import MetricsConfig
 from transformer.tasks.translation import TranslateValidation
 from transformer.training.callbacks.metrics import Measure
@@ -203,36 +201,12 @@ def test_validation_scores_real_translations(caplog: pytest.LogCaptureFixture) -
     bleu, chrf = score(HYPOTHESES, REFERENCES, ("bleu", "chrf"), config=RAW)
     assert 0 < bleu.value < 100
     assert logged(module) == [{"val/bleu": bleu.value, "val/chrf": chrf.value}]
+    assert validation.latest is not None
+    assert [output.text for output in validation.latest.outputs] == HYPOTHESES
     assert caplog.messages[0].startswith("1 of 5 outputs reached the maximum length and")
     assert f"update 7, epoch 0.7: BLEU {bleu.value:.2f}" in caplog.messages[1]
     assert len(caplog.messages) == 4
     assert "zwei => two birds sing now . (reference: two birds" in caplog.messages[3]
-
-
-def test_validation_logs_flags_and_keeps_their_thresholds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    usual, module, seen = Thresholds(), fake_module(), list[str]()
-    texts = TEXTS._replace(references=[(one,) for one in ("", "", *REFERENCES[2:])])
-    validation = TranslateValidation(Dictionary(), texts, samples=0, metrics=RAW, usual=usual)
-    flags = Detector.flags
-    monkeypatch.setattr(
-        Detector, "flags", lambda s, *texts: (seen.append(texts[1].text), flags(s, *texts))[1]
-    )
-    trainer = fake_trainer(default_root_dir=str(tmp_path))
-    for _ in range(2):
-        validation.on_validation_epoch_start(trainer, module)
-    rates = {name: value for name, value in logged(module)[1].items() if "failures" in name}
-    # Only the references that were flagged have a column, and they are looked at once.
-    assert [name for name in rates if "_reference" in name] == ["val/failures/empty_reference"]
-    assert rates["val/failures/empty_reference"] == 100 * 2 / len(SOURCES)
-    assert rates["val/failures/empty"] == 0.0
-    assert (seen.count(""), seen.count(HYPOTHESES[0])) == (2, 2)
-    assert Thresholds.read(tmp_path, {}) == usual
-    # A full disk stops no training.
-    trainer.default_root_dir = str(tmp_path / "missing")
-    validation.on_validation_epoch_start(trainer, module)
-    assert "flags of new text use other thresholds" in caplog.text
 
 
 def test_samples_of_long_texts_are_shortened(caplog: pytest.LogCaptureFixture) -> None:
