@@ -22,7 +22,6 @@ from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner
 from transformer.decoding.search.ensemble import Averaging, Ensemble, Model
 from transformer.decoding.search.shortlist import with_shortlist_of
-from transformer.decoding.translation.result import OnFailure
 from transformer.decoding.translation.translator import Translator, trained_with
 from transformer.model.head_masks import head_name, parse_heads, switch_off
 from transformer.model.layers.quantization import in_precision
@@ -49,23 +48,11 @@ def load_translator(
         tagged_tokenizer(config, trained.tokenizer),
         search,
         batch_tokens=resolve_batch_tokens(config, device),
-        device=device,
         aligner=_aligner(config, arguments, trained.aligner),
         coverage_head=trained.aligner.head,
         limits=trained.limits,
     )
     return translator, checkpoints[0].config
-
-
-def with_flags(
-    config: DictConfig, translator: Translator, run: Mapping[str, Any], on_failure: OnFailure | None
-) -> Translator:
-    """The translator whose translations have flags."""
-    from transformer.quality.failures.flagging import FlaggingTranslator
-    from transformer.quality.failures.flags import Detector
-
-    detector = Detector.load(checkpoint_paths(config.checkpoint)[0], run["data"])
-    return FlaggingTranslator(translator, detector, on_failure)
 
 
 def load_checkpoints(names: Any) -> list[Checkpoint]:

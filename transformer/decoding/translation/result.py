@@ -11,7 +11,7 @@ from transformer.data.text.word_alignment import Links, format_links
 from transformer.decoding.constraints.request import Constraints
 
 OnFailure = Literal["mark", "next_best", "resample"]
-"""What happens to a translation with a flag (``FlaggingTranslator``)."""
+"""What happens to a translation with a flag (``Flagging``)."""
 
 
 @dataclass(frozen=True)
