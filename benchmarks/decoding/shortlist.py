@@ -22,7 +22,7 @@ from transformer.data.corpora.evaluation_text import read_texts, run_split
 from transformer.decoding.search.shortlist import FILE
 from transformer.decoding.translation.translator import Translator, trained_with
 from transformer.evaluation.metrics import score
-from transformer.interchange.ctranslate2_engine import CTranslate2Searcher
+from transformer.interchange.ctranslate2_engine import CTranslate2Engine
 from transformer.model.layers.quantization import in_precision
 from transformer.settings.metrics import MetricsConfig
 
@@ -41,13 +41,12 @@ def translators(run: Path, batch_tokens: int) -> Iterator[tuple[str, list[Transl
         for name, settings in SEARCHES.items():
             plain = replace(trained.search, **settings)
             whole = Translator(model, trained.tokenizer, plain, batch_tokens)
-            short = whole.with_search(replace(plain, shortlist=str(run / FILE)))
+            short = replace(whole, search=replace(plain, shortlist=str(run / FILE)))
             yield f"ours, {precision}, {name}", [whole, short]
             folder = run / "export" / "ctranslate2"
             if precision == "float32" and folder.is_dir():
-                pair = [whole.with_search(one.search) for one in (whole, short)]
-                for one in pair:
-                    one.searcher = CTranslate2Searcher(one, folder)
+                engine = CTranslate2Engine(folder)
+                pair = [replace(one, engine=engine) for one in (whole, short)]
                 yield f"CTranslate2, float32, {name}", pair
 
 

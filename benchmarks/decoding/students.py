@@ -58,7 +58,7 @@ def loaded(path: Path, settings: dict[str, str]) -> tuple[Translate, int]:
 
     from transformer.cli.load import load_checkpoints
     from transformer.decoding.translation.translator import Translator, trained_with
-    from transformer.interchange.ctranslate2_engine import CTranslate2Searcher
+    from transformer.interchange.ctranslate2_engine import CTranslate2Engine
     from transformer.interchange.onnx.folder import OnnxGreedy
     from transformer.model.layers.quantization import in_precision
 
@@ -76,10 +76,11 @@ def loaded(path: Path, settings: dict[str, str]) -> tuple[Translate, int]:
     model, ours = checkpoint.model, settings["engine"] == "torch"
     if ours:
         model = in_precision(model, settings["precision"])  # type: ignore[arg-type]
-    device = "cpu" if ours else "meta"  # the folder of CTranslate2 has no weights for torch
-    translator = Translator(model, trained.tokenizer, search, 4096, device)
-    if not ours:
-        translator.searcher = CTranslate2Searcher(translator, path, torch.device("cpu"))
+    if ours:
+        translator = Translator(model, trained.tokenizer, search)
+    else:  # the folder of CTranslate2 has no weights for torch
+        engine = CTranslate2Engine(path, torch.device("cpu"))
+        translator = Translator(model.to("meta"), trained.tokenizer, search, engine=engine)
     return lambda texts: [one.text for one in translator.translate(texts)], weights
 
 

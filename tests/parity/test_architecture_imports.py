@@ -178,7 +178,7 @@ def test_an_imported_model_is_that_of_transformers(
         assert sum(1 < one < LIMIT for one in lengths) >= count // 100, Counter(lengths)
         assert len(set(map(tuple, expected))) >= count // 20
         search = limited_search(translator, beam, LIMIT)
-        search = search.with_search(replace(search.search, no_repeat_ngram=repeated))
+        search = replace(search, search=replace(search.search, no_repeat_ngram=repeated))
         ours = [
             [ids.rows[numbers[token]] for token in one.tokens] for one in search.translate(given)
         ]

@@ -223,7 +223,7 @@ def test_a_model_of_marian_itself_is_the_same(name: str, tmp_path: Path) -> None
     )
     if tags:
         texts = [TaggedText(text, SourceTags("nld")) for text in texts]
-    translated = [list(one.tokens) for one in translator.with_search(search).translate(texts)]
+    translated = [list(one.tokens) for one in replace(translator, search=search).translate(texts)]
     assert translated == [one.hypotheses[0] for one in results]
 
 
@@ -256,7 +256,7 @@ def test_an_export_comes_back(
     texts = [
         TaggedText(text, SourceTags(*tags.targets[:1])) for text in sentences("en", "test", 20)
     ]
-    assert [one.text for one in back.with_search(search).translate(texts)] == [
+    assert [one.text for one in replace(back, search=search).translate(texts)] == [
         one.text for one in given.translate(texts)
     ]
     weights = back.model.state_dict()

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -32,9 +33,9 @@ def translator_by_engine(
     if engine == "auto":
         try:
             folder = _automatic_export(config, translator)
-            from transformer.interchange.ctranslate2_engine import CTranslate2Searcher
+            from transformer.interchange.ctranslate2_engine import CTranslate2Engine
 
-            translator.searcher = CTranslate2Searcher(translator, folder)
+            translator = replace(translator, engine=CTranslate2Engine(folder))
             log.warning("engine=auto: CTranslate2 searches, with %s", folder)
         except (InputError, OSError) as reason:  # a run directory may be read-only
             log.warning("engine=auto: torch searches; %s", reason)
@@ -61,10 +62,9 @@ def _by_ctranslate2(config: DictConfig, arguments: Sequence[str]) -> tuple[Trans
         config = config.copy()
         config.device = "meta"
     translator, trained = load_translator(config, arguments)
-    from transformer.interchange.ctranslate2_engine import CTranslate2Searcher
+    from transformer.interchange.ctranslate2_engine import CTranslate2Engine
 
-    translator.searcher = CTranslate2Searcher(translator, folder, device)
-    return translator, trained
+    return replace(translator, engine=CTranslate2Engine(folder, device)), trained
 
 
 def _automatic_export(config: DictConfig, translator: Translator) -> Path:

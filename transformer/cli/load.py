@@ -28,7 +28,6 @@ from transformer.model.layers.quantization import in_precision
 from transformer.settings.decoding import SearchConfig
 from transformer.settings.model import Precision
 from transformer.settings.run import RunConfig
-from transformer.settings.serve import OnFailure
 
 CPU_TOKENS, GPU_TOKENS = 4096, 65_536
 """Padded source tokens of a batch, counted once a hypothesis."""
@@ -48,23 +47,11 @@ def load_translator(config: DictConfig, arguments: Sequence[str]) -> tuple[Trans
         tagged_tokenizer(config, trained.tokenizer),
         search,
         batch_tokens=resolve_batch_tokens(config, device),
-        device=device,
         aligner=_aligner(config, arguments, trained.aligner),
         coverage_head=trained.aligner.head,
         limits=trained.limits,
     )
     return translator, checkpoints[0].config
-
-
-def with_flags(
-    config: DictConfig, translator: Translator, run: RunConfig, on_failure: OnFailure | None
-) -> Translator:
-    """The translator whose translations have flags."""
-    from transformer.quality.failures.flagging import FlaggingTranslator
-    from transformer.quality.failures.flags import Detector
-
-    detector = Detector.load(checkpoint_paths(config.checkpoint)[0], run.data)
-    return FlaggingTranslator(translator, detector, on_failure)
 
 
 def load_checkpoints(names: Any) -> list[Checkpoint]:

@@ -4,16 +4,19 @@ import logging
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 from omegaconf import DictConfig
 
 from transformer.cli.config.compose import resolve_fields, resolve_value
 from transformer.cli.engine import translator_by_engine
-from transformer.cli.load import checkpoint_paths, with_flags
+from transformer.cli.load import checkpoint_paths
 from transformer.cli.threads import set_search_threads
 from transformer.common.errors import InputError, require_package
 from transformer.common.files import given_path
 from transformer.common.schema import typed
+from transformer.quality.failures.flagging import Flagging
+from transformer.quality.failures.flags import Detector
 from transformer.serving.languages import Direction, Directions, trained_directions
 from transformer.settings.serve import OnFailure
 
@@ -75,7 +78,8 @@ def _directions(config: DictConfig, arguments: Sequence[str]) -> Iterator[Direct
         one = config.copy()
         one.checkpoint = str(checkpoint)
         translator, trained = translator_by_engine(one, arguments)
-        translator = with_flags(one, translator, trained, on_failure)
         if translator.tokenizer.tags.sentences:
             raise InputError(f"{checkpoint} translates documents; serve takes models of sentences")
-        yield from trained_directions(translator, trained, named, sentences)
+        flagging = Flagging(translator, Detector.load(checkpoint, trained.data), on_failure)
+        for direction in trained_directions(translator, trained, named, sentences):
+            yield replace(direction, flagging=flagging)

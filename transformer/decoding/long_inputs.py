@@ -1,8 +1,9 @@
 """Long sources: split into sentences and parts; translations that reached their maximum length."""
 
 import logging
+import sys
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
@@ -28,9 +29,9 @@ the training text a whole sentence is better than its parts (docs/decoding.md, "
 class SourceLimits:
     """Which sources are split, and where; the unit is subwords without tags."""
 
-    longest: int
+    longest: int = sys.maxsize
     """No source may be longer: the positions of the model."""
-    usual: int
+    usual: int = sys.maxsize
     """A longer source is split into sentences: hardly any source of the training text is longer."""
     language: str = ""
     """Of the source, as ISO 639-1; another code has the rules of English."""
@@ -174,37 +175,48 @@ def _is_unspaced(text: str) -> bool:
 
 
 class SplitLines:
-    """Counts the split texts of a call, or of a stream, and logs one warning at its end."""
+    """Counts the split texts of a call, or of a stream, for one warning at its end."""
 
-    def __init__(self, limits: SourceLimits) -> None:
-        self.limits = limits
-        self._open = self._lines = self._parts = 0
+    def __init__(self, name: Callable[[int], str]) -> None:
+        self._name = name
+        self._texts = self._split = self._parts = 0
         self._first = ""
 
-    @contextmanager
-    def warning_once(self) -> Iterator[None]:
-        """Log at the end of the outermost of these contexts."""
-        self._open += 1
-        try:
-            yield
-        finally:
-            self._open -= 1
-            if not self._open and self._lines:
-                more = f" and {self._lines - 1:,} more" if self._lines > 1 else ""
-                log.warning(
-                    f"{self._first}{more}: longer than the {self.limits.usual} subwords that the "
-                    f"model knows; translated in {self._parts:,} parts"
-                )
-                self._lines = self._parts = 0
-
-    def count(self, parts: Sequence[int], names: Sequence[str]) -> None:
-        """Add the numbers of parts of texts; ``names`` may be empty."""
-        for index, number in enumerate(parts):
+    def count(self, parts: Iterable[int]) -> None:
+        """Add the numbers of parts of the next texts."""
+        for number in parts:
             if number > 1:
-                if not self._lines:
-                    self._first = names[index] if names else "a text"
-                self._lines += 1
+                self._first = self._first or self._name(self._texts)
+                self._split += 1
                 self._parts += number
+            self._texts += 1
+
+    def warn(self, usual: int) -> None:
+        """Log the warning if any text was split; ``usual`` is that of ``SourceLimits``."""
+        if self._split:
+            more = f" and {self._split - 1:,} more" if self._split > 1 else ""
+            log.warning(
+                f"{self._first}{more}: longer than the {usual} subwords that the model knows; "
+                f"translated in {self._parts:,} parts"
+            )
+
+
+@contextmanager
+def counting_split_lines(
+    limits: SourceLimits,
+    outer: SplitLines | None = None,
+    name: Callable[[int], str] = lambda _: "a text",
+) -> Iterator[SplitLines]:
+    """Count the split texts; without an ``outer`` count, log the warning at the end.
+
+    ``name`` makes the name of a text from its index.
+    """
+    own = outer or SplitLines(name)
+    try:
+        yield own
+    finally:
+        if outer is None:
+            own.warn(limits.usual)
 
 
 def warn_about_length_limit(counts: Iterable[tuple[int, int]]) -> None:

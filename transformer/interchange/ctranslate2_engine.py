@@ -1,4 +1,4 @@
-"""A ``Searcher`` that runs CTranslate2.
+"""An engine of translators that runs CTranslate2.
 
 The engine searches with our beam size and ``stopping=full``; our length penalty ranks its
 hypotheses. Its probabilities exclude the padding and beginning symbols.
@@ -6,7 +6,7 @@ hypotheses. Its probabilities exclude the padding and beginning symbols.
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from transformer.decoding.long_inputs import Segment
 from transformer.decoding.search.interface import Hypothesis
 from transformer.decoding.search.shortlist import ENGINE_FILE
 from transformer.decoding.translation.fingerprint import check_fingerprint
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translation.translator import Searcher, Translator, torch_engine
 from transformer.interchange.ctranslate2 import vocabulary_map
 from transformer.settings.decoding import SearchConfig
 
@@ -106,6 +106,18 @@ class EngineBeams:
         return sorted(found, key=lambda hypothesis: -hypothesis.score)
 
 
+@dataclass(frozen=True)
+class CTranslate2Engine:
+    """The engine with an export of the model; a device of None is that of the model."""
+
+    folder: Path
+    device: torch.device | None = None
+
+    def __call__(self, translator: Translator) -> Searcher:
+        """Load the export; raises InputError for another model or a search that it cannot do."""
+        return CTranslate2Searcher(translator, self.folder, self.device or translator.device)
+
+
 class CTranslate2Searcher:
     """Searches with the engine, and with our search for constraints and too long hypotheses.
 
@@ -113,9 +125,7 @@ class CTranslate2Searcher:
     limit, and refuses constraints.
     """
 
-    def __init__(
-        self, translator: Translator, folder: Path, device: torch.device | None = None
-    ) -> None:
+    def __init__(self, translator: Translator, folder: Path, device: torch.device) -> None:
         check_search(translator.search, translator.tokenizer)
         if path := translator.search.shortlist:
             file, tokenizer = folder / ENGINE_FILE, translator.tokenizer
@@ -132,8 +142,8 @@ class CTranslate2Searcher:
         self.has_model = translator.device.type != "meta"
         if self.has_model:
             check_fingerprint(translator.model, translator.tokenizer, folder)
-        self.own_search, self.nbest = translator.searcher, translator.search.nbest
-        self.beams = EngineBeams(translator, folder, device or translator.device)
+        self.own_search, self.nbest = torch_engine(translator), translator.search.nbest
+        self.beams = EngineBeams(translator, folder, device)
 
     def __call__(self, segments: Sequence[Segment]) -> list[list[Hypothesis]]:
         """Search them all; raises InputError for constraints where there is only the export."""

@@ -13,7 +13,7 @@ from transformer.checkpoint.locate import SAFETENSORS
 from transformer.common.errors import InputError
 from transformer.data.text.parallel import Referenced
 from transformer.decoding.batched_search import max_subwords
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translation.translator import Translator, torch_engine
 from transformer.evaluation.metrics import score
 from transformer.interchange.ctranslate2_engine import EngineBeams
 from transformer.model.layers.quantization import in_precision
@@ -82,7 +82,8 @@ def compare_texts(
     pairs = _uncut(pairs, translator)
     sources = [source for source, _ in pairs]
     search = replace(translator.search, **changes)
-    ours = [one.text for one in translator.with_search(search).translate(sources)]
+    original = replace(translator, search=search, engine=torch_engine)
+    ours = [one.text for one in original.translate(sources)]
     theirs = translate(sources)
     return {
         "split": "validation",

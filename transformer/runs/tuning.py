@@ -253,7 +253,7 @@ class _Validation:
         checkpoint.load_weights(self.model, self.offers[weights], self.name)
         translator = in_documents(
             Translator(
-                *(self.model, trained.tokenizer, search, config.batch_tokens, config.device),
+                *(self.model, trained.tokenizer, search, config.batch_tokens),
                 aligner=trained.aligner,
                 coverage_head=trained.aligner.head,
                 limits=trained.limits,

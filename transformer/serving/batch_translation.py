@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Sequence
-from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -12,6 +11,7 @@ from torch import Tensor
 from transformer.common.errors import InputError
 from transformer.data.text.word_alignment import Link, subword_words
 from transformer.data.tokenization.tags import with_tags
+from transformer.decoding.alignment import Aligner
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.forced_decoding import score_pairs
 from transformer.decoding.translation.result import Translation
@@ -120,24 +120,26 @@ def has_weights(translator: Translator) -> bool:
 
 def translate_batch(options: Options, sentences: Sequence[Sentence]) -> list[SentenceTranslation]:
     """Translate sentences together."""
-    translator = options.direction.translator
+    direction = options.direction
     more = options.alternatives, options.links, options.confidence, options.attention
-    if any(more) and not has_weights(translator):
+    if any(more) and not has_weights(direction.translator):
         raise InputError(
             "an export for CTranslate2 alone gives no alternatives, alignment, confidence or "
             "attention; start the server with its run"
         )
     if options.alternatives:
-        translator = options.direction.wider(options.alternatives + 1)
-    if options.near_best is not None:
-        aligner = replace(translator.aligner, near_best=options.near_best)
-        translator = copy(translator)
-        translator.aligner = aligner
-    tagged = [with_tags(one.text, options.direction.tags) for one in sentences]
+        direction = direction.wider(options.alternatives + 1)
+    translator = direction.translator
+    alignment: Aligner | bool = options.links
+    if options.links and options.near_best is not None:
+        alignment = replace(translator.aligner, near_best=options.near_best)
+    tagged = [with_tags(one.text, direction.tags) for one in sentences]
     constraints = [one.constraints for one in sentences]
     found = translator.translate(
-        tagged, constraints, attention=options.attention, alignment=options.links
+        tagged, constraints, attention=options.attention, alignment=alignment
     )
+    if direction.flagging is not None:
+        found = direction.flagging(tagged, found, constraints)
     results = [_result(one, translation) for one, translation in zip(sentences, found, strict=True)]
     return _with_confidence(translator, tagged, results) if options.confidence else results
 

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tags import UNTAGGED, SourceTags, with_tags
 from transformer.decoding.long_inputs import has_sentences
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translation.translator import Translator, torch_engine
+from transformer.quality.failures.flagging import Flagging
 from transformer.settings.run import RunConfig
 
 _ALIASES = {"zh": "zh-hans", "zt": "zh-hant", "pb": "pt-br"}
@@ -26,15 +27,20 @@ class Direction:
     translator: Translator
     tags: SourceTags = UNTAGGED
     sentences: bool = True
-    _wider: dict[int, Translator] = field(default_factory=dict, compare=False, repr=False)
+    flagging: Flagging | None = None
+    _wider: dict[int, "Direction"] = field(
+        default_factory=dict, init=False, compare=False, repr=False
+    )
 
-    def wider(self, nbest: int) -> Translator:
-        """The translator by beam search with an n-best list; it is made once, for its caches."""
+    def wider(self, nbest: int) -> "Direction":
+        """The direction by beam search with an n-best list; it is made once, for its caches."""
         if nbest not in self._wider:
             search = self.translator.search
             plain: dict[str, Any] = {"algorithm": "beam", "groups": 1, "diversity": 0.0}
             wide = replace(search, **plain, nbest=nbest, beam_size=max(nbest, search.beam_size))
-            self._wider[nbest] = self.translator.with_search(wide)
+            translator = replace(self.translator, search=wide, engine=torch_engine)
+            flagging = self.flagging and replace(self.flagging, translator=translator)
+            self._wider[nbest] = replace(self, translator=translator, flagging=flagging)
         return self._wider[nbest]
 
     @property
@@ -45,7 +51,7 @@ class Direction:
     @property
     def marks_failures(self) -> bool:
         """Whether answers have the flags of translations."""
-        return getattr(self.translator, "on_failure", None) is not None
+        return self.flagging is not None and self.flagging.on_failure is not None
 
     def length(self, text: str) -> int:
         """Tokens of a source text, with its tags and its end."""

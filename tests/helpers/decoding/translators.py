@@ -7,6 +7,7 @@ import torch
 
 from tests.helpers.model.models import tiny_transformer
 from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.decoding.alignment import Aligner
 from transformer.decoding.translation.translator import Translator
 from transformer.settings.tokenizer import TokenizerConfig
 
@@ -40,7 +41,7 @@ def tiny_translator(batch_tokens: int = 200, **changes: Any) -> Translator:
     ``changes`` replace fields of the search config or the model config; ``aligner`` is the
     translator's own.
     """
-    aligner = changes.pop("aligner", None)
+    aligner = changes.pop("aligner", Aligner())
     tokenizer = tiny_tokenizer()
     searching = {
         name: changes.pop(name) for name in list(changes) if hasattr(search_config(), name)

@@ -48,4 +48,4 @@ def limited_search(translator: Translator, beam: int, limit: int) -> Translator:
         max_length_ratio=0.0,
         max_length_offset=limit,
     )
-    return translator.with_search(search)
+    return replace(translator, search=search)

@@ -14,6 +14,7 @@ import uvicorn
 
 from tests.helpers.decoding.translators import tiny_translator
 from transformer.decoding.translation.translator import Translator
+from transformer.quality.failures.flagging import Flagging
 from transformer.serving.access import Access, Client
 from transformer.serving.http_server import build_app, listen
 from transformer.serving.languages import Direction, Directions
@@ -35,11 +36,14 @@ def serving(
     clients: list[Client] | None = None,
     cache: int = 100,
     sentences: bool = True,
+    flagging: Flagging | None = None,
     **changes: Any,
 ) -> Iterator[str]:
     """The address of a server, which ends with the context."""
     model = translator or tiny_translator(nbest=1)
-    directions = Directions(Direction(*pair, model, sentences=sentences) for pair in pairs)
+    directions = Directions(
+        Direction(*pair, model, sentences=sentences, flagging=flagging) for pair in pairs
+    )
     asked = limits(**changes)
     pool = ThreadPoolExecutor(1)
     queue = RequestQueue(directions, asked, batch_tokens=100, cache=cache, thread=pool)

@@ -4,6 +4,7 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,7 @@ from tests.helpers.serving.browser import BINARY, Page, browser
 from tests.helpers.serving.served import ask, serving
 from transformer.decoding.long_inputs import Segment
 from transformer.decoding.search.interface import Hypothesis
-from transformer.decoding.translation.translator import Translator
-from transformer.serving import batch_translation
+from transformer.serving import batch_translation, languages
 
 pytestmark = pytest.mark.skipif(BINARY is None, reason="needs chromium, headless")
 
@@ -25,28 +25,23 @@ DETAILS = {"source": "en", "target": "de", "alternatives": 3, "alignment": True,
 HOSTILE = "</textarea><script>ran = 1</script>\n<img src=x onerror='ran = 1'> &lt;"
 
 
-def repeating() -> Translator:
+def repeat(segments: Sequence[Segment]) -> list[list[Hypothesis]]:
     """Repeats its input; an alternative lacks some of the first subwords."""
-    translator = tiny_translator(nbest=1)
-
-    def search(segments: Sequence[Segment]) -> list[list[Hypothesis]]:
-        return [
-            [Hypothesis(tuple(segment.subwords[start:]), -float(start), 0.0) for start in range(4)]
-            for segment in segments
-        ]
-
-    translator.searcher = search
-    translator.with_search = lambda _: translator  # type: ignore[method-assign]
-    return translator
+    return [
+        [Hypothesis(tuple(segment.subwords[start:]), -float(start), 0.0) for start in range(4)]
+        for segment in segments
+    ]
 
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     pairs = [("en", "de"), ("de", "en")]
+    translator = replace(tiny_translator(nbest=1), engine=lambda _: repeat)
     with (
         pytest.MonkeyPatch.context() as patch,
-        serving(translator=repeating(), pairs=pairs, characters=500) as address,
+        serving(translator=translator, pairs=pairs, characters=500) as address,
     ):
+        patch.setattr(languages, "torch_engine", lambda _: repeat)
         # The probabilities of a model that was not trained are all alike.
         patch.setattr(
             batch_translation, "_mean_probability", lambda logs: 0.3 + len(logs) % 2 * 0.4

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ from tests.helpers.runs.processes import PROJECT
 from tests.helpers.serving.served import ask, limits, serving
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.translation.translator import Translator
-from transformer.quality.failures.flagging import FlaggingTranslator
+from transformer.quality.failures.flagging import Flagging
 from transformer.quality.failures.flags import Detector
 from transformer.quality.failures.thresholds import Thresholds
 from transformer.serving.access import Access, Client
@@ -320,8 +321,8 @@ def test_failures_are_counted_and_on_request_told(model: Translator) -> None:
     # The model writes signs alone.
     detector = Detector(Thresholds())
     for on_failure, told in ((None, None), ("mark", ["empty"])):
-        flags = FlaggingTranslator(model, detector, on_failure)
-        with serving(translator=flags) as address:
+        flagging = Flagging(model, detector, on_failure)
+        with serving(translator=model, flagging=flagging) as address:
             for _ in range(2):
                 answer = ask(f"{address}/translate", asked | {"alternatives": 2})[1]
                 assert answer.get("flags") == told
@@ -379,8 +380,7 @@ def slow_model(seconds: float) -> tuple[Translator, list[int]]:
         sizes.append(len(segments))
         return search(segments)
 
-    translator.searcher = slowly
-    return translator, sizes
+    return replace(translator, engine=lambda _: slowly), sizes
 
 
 def test_a_full_queue_and_a_deadline() -> None:

@@ -1,6 +1,5 @@
 """CTranslate2 behind our translator says what our own search says."""
 
-from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from transformer.interchange.ctranslate2 import (
     vocabulary_map,
     write_ctranslate2,
 )
-from transformer.interchange.ctranslate2_engine import CTranslate2Searcher
+from transformer.interchange.ctranslate2_engine import CTranslate2Engine
 from transformer.interchange.safetensors import write_settings
 from transformer.model.head_masks import HeadName, switch_off
 from transformer.model.transformer import Transformer
@@ -35,9 +34,7 @@ def exported(translator: Translator, folder: Path) -> Translator:
     """One that asks the engine, beside the one that asks the model."""
     write_ctranslate2(translator.model, translator.tokenizer, folder)
     write_fingerprint(translator.model, translator.tokenizer, folder)
-    twin = copy(translator)
-    twin.searcher = CTranslate2Searcher(translator, folder)
-    return twin
+    return replace(translator, engine=CTranslate2Engine(folder))
 
 
 def willing(**changes: Any) -> Translator:
@@ -117,8 +114,8 @@ def test_an_export_alone_translates_as_with_its_model(tmp_path: Path) -> None:
         file.rename(tmp_path / "moved" / file.name)
     checkpoint = read_ctranslate2(tmp_path / "moved")
     tokenizer = Tokenizer.from_state(checkpoint.tokenizer)
-    alone = Translator(checkpoint.model, tokenizer, ours.search, 200, device="meta")
-    alone.searcher = CTranslate2Searcher(alone, tmp_path / "moved", torch.device("cpu"))
+    engine = CTranslate2Engine(tmp_path / "moved", torch.device("cpu"))
+    alone = Translator(checkpoint.model.to("meta"), tokenizer, ours.search, 200, engine=engine)
     limits = [ours.search.limit(len(row)) for row in ours.tokenizer.encode_source(TEXTS)]
     for expected, found, limit in zip(
         theirs.translate(TEXTS), alone.translate(TEXTS), limits, strict=True
@@ -138,7 +135,7 @@ def test_a_search_that_the_engine_cannot_do_is_named(
     changes = {"algorithm": "sampling", "beam_size": 1, "coverage_penalty": 0.2}
     changes |= {"eos_threshold": 1.5, "min_length": 2, "no_repeat_ngram": 3}
     with pytest.raises(InputError) as refused:
-        CTranslate2Searcher(tiny_translator(**changes), tmp_path)
+        CTranslate2Engine(tmp_path)(tiny_translator(**changes))
     for name in changes.keys() - {"beam_size"}:
         assert f"decoding.{name}={changes[name]} cannot be done alike" in str(refused.value)
 
@@ -148,11 +145,11 @@ def test_a_damaged_export_or_one_of_another_model_is_refused(tmp_path: Path) -> 
     exported(ours, tmp_path)
     (tmp_path / "model.bin").write_bytes(b"no model")
     with pytest.raises(InputError, match=f"{tmp_path} cannot be read: "):
-        CTranslate2Searcher(ours, tmp_path)
+        CTranslate2Engine(tmp_path)(ours)
     with torch.no_grad():
         ours.model.encoder.layers[0].attention.query.bias[0] += 1e-3
     with pytest.raises(InputError, match="not exported from this checkpoint as it is now"):
-        CTranslate2Searcher(ours, tmp_path)
+        CTranslate2Engine(tmp_path)(ours)
 
 
 def test_heads_that_are_off_are_off_in_the_export(tmp_path: Path) -> None:
@@ -178,14 +175,14 @@ def test_a_shortlist_is_that_of_our_search(changes: dict[str, Any], tmp_path: Pa
     shortlist.save(tmp_path / "short.npz", tokenizer)
     search = replace(ours.search, shortlist=str(tmp_path / "short.npz"))
     with pytest.raises(InputError, match=r"vmap\.txt is missing"):
-        exported(ours.with_search(search), tmp_path)
+        exported(replace(ours, search=search), tmp_path)
     (tmp_path / ENGINE_FILE).write_text(
         vocabulary_map(tmp_path / "short.npz", tokenizer), encoding="utf-8"
     )
-    theirs = exported(ours.with_search(search), tmp_path)
+    theirs = exported(replace(ours, search=search), tmp_path)
     # A batch each, as the union of all sources is searched.
     for text in TEXTS[:4]:
-        [expected] = ours.with_search(search).translate([text])
+        [expected] = replace(ours, search=search).translate([text])
         [found] = theirs.translate([text])
         assert found.tokens == expected.tokens
         assert found.score == pytest.approx(expected.score, abs=1e-4)

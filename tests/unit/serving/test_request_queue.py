@@ -34,4 +34,4 @@ def test_equal_requests_share_a_translator() -> None:
     wide = direction.wider(3)
     assert wide is direction.wider(3)
     assert wide is not direction.wider(4)
-    assert wide.search.nbest == 3
+    assert wide.translator.search.nbest == 3

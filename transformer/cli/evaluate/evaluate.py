@@ -19,12 +19,11 @@ from transformer.data.text.parallel import Referenced
 from transformer.data.text.phrases import read_phrases
 from transformer.data.text.word_alignment import WordLinks, read_links
 from transformer.decoding.alignment import align
-from transformer.decoding.batched_search import ModelSearcher
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.long_inputs import warn_about_length_limit
 from transformer.decoding.translation.document_translator import in_documents
 from transformer.decoding.translation.result import length_counts
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translation.translator import Translator, torch_engine
 from transformer.evaluation.alignment_error import count_links
 from transformer.evaluation.metrics import Score, build_metric, score, term_accuracy
 from transformer.quality.failures.flags import Detector
@@ -123,7 +122,7 @@ def _description(config: DictConfig, translator: Translator) -> str:
     precision = load.resolve_precision(config, translator.device)
     if precision != "float32":
         words.append(f"precision={precision}")
-    if not isinstance(translator.searcher, ModelSearcher):
+    if translator.engine is not torch_engine:
         words.append("engine=ctranslate2")
     return f"{', '.join(files)}, {' '.join(words)}"
 

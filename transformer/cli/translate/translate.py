@@ -7,16 +7,16 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from omegaconf import DictConfig, OmegaConf
 
 from transformer.checkpoint.locate import ENGINE_WEIGHTS, is_ctranslate2
 from transformer.cli.config.compose import resolve_path, resolve_value
 from transformer.cli.engine import translator_by_engine
-from transformer.cli.load import resolve_precision, with_flags
+from transformer.cli.load import checkpoint_paths, resolve_precision
 from transformer.cli.translate.line_io import Form, line_files, open_input, open_output
 from transformer.cli.translate.part_files import LineAssignment, PartFiles, open_part
 from transformer.common.errors import InputError, Interrupted, errors_name
@@ -33,6 +33,8 @@ from transformer.decoding.translation.document_translator import DocumentTransla
 from transformer.decoding.translation.fingerprint import compute_fingerprint
 from transformer.decoding.translation.result import Translation
 from transformer.decoding.translation.translator import Translator
+from transformer.quality.failures.flagging import Flagging
+from transformer.quality.failures.flags import Detector
 from transformer.report.unknown_symbols import checked_symbols
 from transformer.settings.serve import OnFailure
 
@@ -44,7 +46,8 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
     source, target, regular = line_files(config)
     if not regular and assignment.world > 1:
         raise InputError("several processes need a file to divide: set input= and output= too")
-    translator = _translator(config, arguments, assignment)
+    model = _load(config, arguments, assignment)
+    tokenizer = model.translator.tokenizer
     if regular and source is not None and target is not None:
         lines, _ = open_input(source)
 
@@ -52,17 +55,17 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
             return f"{source}:{index + 1}"
 
         # Errors of the input come now: a corrected file is another job, which starts again.
-        requests = _requests(config, lines, where, translator.tokenizer)
-        deque(checked_symbols(requests, translator.tokenizer, where), maxlen=0)
+        requests = _requests(config, lines, where, tokenizer)
+        deque(checked_symbols(requests, tokenizer, where), maxlen=0)
         try:
-            _translate_file(config, translator, assignment, source, target)
+            _translate_file(config, model, assignment, source, target)
         except KeyboardInterrupt as stop:
             raise Interrupted("stopped; the same command resumes") from stop
         return
     with ExitStack() as stack:
         lines, ready = open_input(source)
         output = open_output(target, stack)
-        _stream(config, translator, lines, output, lambda index: index + 1, ready=ready)
+        _stream(config, model, lines, output, lambda index: index + 1, ready=ready)
 
 
 def check(config: DictConfig, arguments: Sequence[str]) -> None:
@@ -78,9 +81,14 @@ def check(config: DictConfig, arguments: Sequence[str]) -> None:
         raise InputError(f"{' '.join(typed)}: plain text has no place for it; add format=json")
 
 
-def _translator(
-    config: DictConfig, arguments: Sequence[str], assignment: LineAssignment
-) -> "Translator | DocumentTranslator":
+class _Model(NamedTuple):
+    """A translator, and what flags its output."""
+
+    translator: Translator | DocumentTranslator
+    flagging: Flagging | None = None
+
+
+def _load(config: DictConfig, arguments: Sequence[str], assignment: LineAssignment) -> _Model:
     """The translator of documents, if the model was trained on them, unless ``documents=false``."""
     documents = resolve_value(config, "documents", bool | None)
     on_failure = resolve_value(config, "on_failure", OnFailure | None)
@@ -97,23 +105,26 @@ def _translator(
             "out, or set on_failure=mark"
         )
     if documents is False or not translator.tokenizer.tags.sentences:
-        return with_flags(config, translator, trained, on_failure) if flags else translator
+        if not flags:
+            return _Model(translator)
+        detector = Detector.load(checkpoint_paths(config.checkpoint)[0], trained.data)
+        return _Model(translator, Flagging(translator, detector, on_failure))
     if looks or flags or assignment.world > 1:
         raise InputError(
             "a document has no alignment, attention or flags, and one process reads all of it; set "
             "documents=false"
         )
-    return DocumentTranslator(translator)
+    return _Model(DocumentTranslator(translator))
 
 
 def _translate_file(
     config: DictConfig,
-    translator: "Translator | DocumentTranslator",
+    model: _Model,
     assignment: LineAssignment,
     source: Path,
     output: Path,
 ) -> None:
-    parts = PartFiles(output, assignment, _job(config, translator, source))
+    parts = PartFiles(output, assignment, _job(config, model.translator, source))
     if not parts.is_done:
         with ExitStack() as stack:
             part, done = open_part(parts.path(assignment.rank), stack)
@@ -122,7 +133,7 @@ def _translate_file(
             lines, _ = open_input(source)
             own = assignment.lines(lines)
             with parts.naming_part():
-                _stream(config, translator, own, part, assignment.number, done=done, checked=True)
+                _stream(config, model, own, part, assignment.number, done=done, checked=True)
             parts.finish()
     if not assignment.rank:
         parts.join()
@@ -130,7 +141,7 @@ def _translate_file(
 
 def _stream(
     config: DictConfig,
-    translator: "Translator | DocumentTranslator",
+    model: _Model,
     lines: Iterator[str],
     output: BinaryIO,
     number: Callable[[int], int],
@@ -140,7 +151,7 @@ def _stream(
     checked: bool = False,
 ) -> None:
     """Translate lines after the first ``done``; ``number`` is the number of each in its file."""
-    name = config.input or "stdin"
+    name, translator = config.input or "stdin", model.translator
 
     def where(index: int) -> str:
         return f"{name}:{number(index)}"
@@ -148,14 +159,16 @@ def _stream(
     requests = _requests(config, lines, where, translator.tokenizer)
     if not checked:
         requests = checked_symbols(requests, translator.tokenizer, where)
+    found: Iterator[Translation]
     if isinstance(translator, Translator):
-        found = translator.translate_stream(
+        windows = translator.stream_windows(
             islice(requests, done, None),
             ready=ready,
             attention=config.attention,
             alignment=config.alignment,
             name=lambda index: where(done + index),
         )
+        found = chain.from_iterable(_flagged(*window, model.flagging) for window in windows)
     else:
         found = translator.translate_stream(requests, ready=ready, done=done)
     reached = searched = 0
@@ -165,6 +178,15 @@ def _stream(
         reached += translation.is_unfinished
         searched += bool(translation.source_tokens)
     warn_about_length_limit([(reached, searched)])
+
+
+def _flagged(
+    requests: Sequence[Request], found: list[Translation], flagging: Flagging | None
+) -> list[Translation]:
+    if flagging is None:
+        return found
+    texts, constraints = zip(*((one.text, one.constraints) for one in requests), strict=True)
+    return flagging(texts, found, constraints)
 
 
 def _line(translation: Translation, where: str, form: str) -> str:
@@ -202,7 +224,7 @@ def _requests(
         yield request
 
 
-def _job(config: DictConfig, translator: "Translator | DocumentTranslator", source: Path) -> str:
+def _job(config: DictConfig, translator: Translator | DocumentTranslator, source: Path) -> str:
     """A hash of the model, the search, the text and all settings that change the output.
 
     Without a shortlist, device and batch size matter by rounding alone: a call with too little

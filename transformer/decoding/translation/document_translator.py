@@ -13,6 +13,7 @@ from transformer.data.text.document_windows import begins_window
 from transformer.data.tokenization.tags import SENTENCE_END, parse_tags, with_tags
 from transformer.decoding.constraints.request import Constraints, Request
 from transformer.decoding.line_windows import make_windows
+from transformer.decoding.long_inputs import SplitLines, counting_split_lines
 from transformer.decoding.translation.result import Candidate, Translation
 from transformer.decoding.translation.translator import Translator
 
@@ -46,11 +47,15 @@ class DocumentTranslator:
         See ``Translator.translate_stream``. An error ends the document. ``ready`` never changes the
         windows. The first ``done`` lines are skipped; this does not change the other windows.
         """
-        with self.translator.split_lines.warning_once():
-            yield from self._stream(map(Request.from_line, lines), ready, done)
+        with counting_split_lines(self.translator.limits) as split_lines:
+            yield from self._stream(map(Request.from_line, lines), ready, done, split_lines)
 
     def _stream(
-        self, requests: Iterable[Request], ready: Callable[[], bool] | None, done: int
+        self,
+        requests: Iterable[Request],
+        ready: Callable[[], bool] | None,
+        done: int,
+        split_lines: SplitLines,
     ) -> Iterator[Translation]:
         held: list[Request] = []
         reading = make_windows(requests, ready, lambda request: len(request.text))
@@ -70,7 +75,7 @@ class DocumentTranslator:
                 if len(last) < self.tags.sentences and texts[last[-1]].strip():
                     windows.pop()  # more sentences may come for it
             needed = [window for window in windows if window.stop > done]
-            found = self.translate_windows(texts, needed, constraints)
+            found = self.translate_windows(texts, needed, constraints, split_lines)
             for window, translations in zip(needed, found, strict=True):
                 yield from translations[max(0, done - window.start) :]
             read = windows[-1].stop if windows else 0
@@ -101,17 +106,19 @@ class DocumentTranslator:
         texts: Sequence[str],
         windows: Sequence[range],
         constraints: Sequence[Constraints | None] | None = None,
+        split_lines: SplitLines | None = None,
     ) -> list[list[Translation]]:
         constraints = constraints or [None] * len(texts)
-        with self.translator.split_lines.warning_once():
+        with counting_split_lines(self.translator.limits, split_lines) as counted:
             together = self.translator.translate(
                 [_joined([texts[index] for index in window]) for window in windows],
                 [constraints[window.start] if len(window) == 1 else None for window in windows],
+                split_lines=counted,
             )
             found = [self._split(one, len(w)) for one, w in zip(together, windows, strict=True)]
             pairs = list(zip(windows, found, strict=True))
             alone = [_joined([texts[i]]) for window, parts in pairs if not parts for i in window]
-            again = iter(self.translator.translate(alone))
+            again = iter(self.translator.translate(alone, split_lines=counted))
         return [parts or [next(again) for _ in window] for window, parts in pairs]
 
     def _split(self, translation: Translation, count: int) -> list[Translation]:

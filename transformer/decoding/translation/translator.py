@@ -3,7 +3,7 @@
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from statistics import fmean
 from typing import NamedTuple
@@ -30,6 +30,7 @@ from transformer.decoding.long_inputs import (
     Segment,
     SourceLimits,
     SplitLines,
+    counting_split_lines,
     join_parts,
     split_segments,
 )
@@ -40,6 +41,7 @@ from transformer.decoding.translation.result import BLANK, Candidate, Translatio
 from transformer.model.head_masks import HeadName
 from transformer.model.layers.dropout import evaluating
 from transformer.model.layers.quantization import in_precision
+from transformer.model.transformer import Transformer
 from transformer.settings.decoding import SearchConfig
 from transformer.settings.model import Precision
 
@@ -65,41 +67,53 @@ def trained_with(checkpoint: Checkpoint) -> Trained:
         return Trained(tokenizer, config.decoding, aligner, limits)
 
 
+Searcher = Callable[[Sequence[Segment]], list[list[Hypothesis]]]
+"""Finds up to ``nbest`` hypotheses per segment, the best first."""
+Engine = Callable[["Translator"], Searcher]
+"""Makes the searcher of a translator; InputError for a search that the program cannot do."""
+
+
+def torch_engine(translator: "Translator") -> Searcher:
+    """Our search, which has all settings."""
+    return ModelSearcher(
+        translator.ensemble,
+        translator.tokenizer,
+        translator.search,
+        translator.batch_tokens,
+        translator.coverage_head,
+    )
+
+
+@dataclass(frozen=True, eq=False)
 class Translator:
-    """A model, its tokenizer and a search; ``model`` is the first of an ensemble's ``members``."""
+    """A model, its tokenizer and a search.
 
-    searcher: Callable[[Sequence[Segment]], list[list[Hypothesis]]]
-    """Finds up to ``nbest`` hypotheses per segment: our search, or another engine."""
+    ``dataclasses.replace`` makes another translator of the same weights. Each call uses the present
+    weights and the device of the model. Raises InputError if the model or the engine cannot do
+    what a field asks for.
+    """
 
-    def __init__(
-        self,
-        model: Model,
-        tokenizer: Tokenizer,
-        search: SearchConfig,
-        batch_tokens: int,
-        device: torch.device | str = "cpu",
-        aligner: Aligner | None = None,
-        coverage_head: HeadName | None = None,
-        limits: SourceLimits | None = None,
-    ) -> None:
-        """Move the model, or ensemble, to the device; each call uses its present weights.
+    ensemble: Model
+    """The model, or several whose distributions are averaged."""
+    tokenizer: Tokenizer
+    search: SearchConfig
+    batch_tokens: int = 4096
+    """Padded source tokens of a batch, counted once per hypothesis."""
+    aligner: Aligner = field(default_factory=Aligner)
+    coverage_head: HeadName | None = None
+    """The head that the coverage penalty reads."""
+    limits: SourceLimits = field(default_factory=SourceLimits)
+    """Which sources are split; by default those that exceed the positions of the model."""
+    engine: Engine = torch_engine
+    """Our search, or another program."""
+    searcher: Searcher = field(init=False, repr=False)
 
-        ``batch_tokens`` counts padded source tokens once per hypothesis; ``coverage_head`` is the
-        head that the coverage penalty reads. Without ``limits`` only a source that exceeds the
-        positions of the model is split.
-        """
-        self._model = model.to(device)
-        self.members = ensemble_members(model)
-        self.model = self.members[0]
-        self.tokenizer, self.search = tokenizer, search
-        self.batch_tokens, self.coverage_head = batch_tokens, coverage_head
-        self.aligner = aligner or Aligner()
+    def __post_init__(self) -> None:
         self.aligner.check(self.model.config)
-        self.searcher = ModelSearcher(model, tokenizer, search, batch_tokens, coverage_head)
-        most = max_subwords(model)
-        limits = limits or SourceLimits(most, most)
-        self.limits = replace(limits, longest=most, usual=min(most, limits.usual))
-        self.split_lines = SplitLines(self.limits)
+        longest = max_subwords(self.ensemble)
+        limits = replace(self.limits, longest=longest, usual=min(longest, self.limits.usual))
+        object.__setattr__(self, "limits", limits)
+        object.__setattr__(self, "searcher", self.engine(self))
 
     @classmethod
     def load(
@@ -119,23 +133,26 @@ class Translator:
         """
         checkpoint = load_model(local_path(os.fspath(path)))
         trained = trained_with(checkpoint)
-        search = with_shortlist_of(search or trained.search, checkpoint.path)
+        model = in_precision(checkpoint.model, precision, device, untie=False)
         return cls(
-            in_precision(checkpoint.model, precision, device, untie=False),
-            *(trained.tokenizer, search, batch_tokens, device),
+            model.to(device),
+            trained.tokenizer,
+            with_shortlist_of(search or trained.search, checkpoint.path),
+            batch_tokens,
             aligner=aligner or trained.aligner,
             coverage_head=trained.aligner.head,
             limits=trained.limits,
         )
 
-    def with_search(self, search: SearchConfig) -> "Translator":
-        """The same model with this search by our code, for any present engine."""
-        return Translator(
-            *(self._model, self.tokenizer, search, self.batch_tokens, self.device),
-            aligner=self.aligner,
-            coverage_head=self.coverage_head,
-            limits=self.limits,
-        )
+    @property
+    def members(self) -> list[Transformer]:
+        """The models of the ensemble, or the one model."""
+        return ensemble_members(self.ensemble)
+
+    @property
+    def model(self) -> Transformer:
+        """The model, or the first of the ensemble."""
+        return self.members[0]
 
     @property
     def device(self) -> torch.device:
@@ -153,14 +170,15 @@ class Translator:
         constraints: Sequence[Constraints | None] | None = None,
         *,
         attention: bool = False,
-        alignment: bool = False,
-        names: Sequence[str] = (),
+        alignment: Aligner | bool = False,
+        split_lines: SplitLines | None = None,
     ) -> list[Translation]:
         """Translate texts, in their order; a blank text has a blank translation.
 
-        A text that is longer than the model knows is split (``SourceLimits``), with a warning that
-        uses ``names``. A ``TaggedText`` has its own tags, other texts have the tokenizer's.
-        Attention and word links are those of the best candidate.
+        A text that is longer than the model knows is split (``SourceLimits``); ``split_lines``
+        counts these in place of a warning. A ``TaggedText`` has its own tags, other texts have the
+        tokenizer's. Attention and word links are those of the best candidate; ``alignment=True``
+        takes the translator's aligner.
         """
         if isinstance(texts, str):
             raise TypeError("translate takes a list of texts, not one string; give [text]")
@@ -170,14 +188,16 @@ class Translator:
         constraints = [
             one and one.on_source(text) for one, text in zip(constraints, texts, strict=True)
         ]
-        with self.split_lines.warning_once(), evaluating(self._model):
+        aligner = alignment if isinstance(alignment, Aligner) else self.aligner
+        linking = aligner if alignment else None
+        with counting_split_lines(self.limits, split_lines) as counted, evaluating(self.ensemble):
             encoded, given = self.tokenizer.encode_source(texts), self.tokenizer.target_tags(texts)
             rows = zip(texts, encoded, constraints, given, strict=True)
             segmented = [
                 split_segments(row if text.strip() else [], one, self.tokenizer, self.limits, tags)
                 for text, row, one, tags in rows
             ]
-            self.split_lines.count(list(map(len, segmented)), names)
+            counted.count(map(len, segmented))
             segmented = [
                 self._with_phrases(segments, one.must) if one and len(segments) > 1 else segments
                 for segments, one in zip(segmented, constraints, strict=True)
@@ -189,10 +209,10 @@ class Translator:
             if attention or alignment:
                 # The search keeps its fast kernel: the attention is computed again.
                 pairs = [(s.subwords, beam[0].tokens) for s, beam in zip(flat, found, strict=True)]
-                maps = batched_attention(self.model, pairs, self.aligner.head, self.batch_tokens)
+                maps = batched_attention(self.model, pairs, aligner.head, self.batch_tokens)
             parts = zip(found, maps, strict=True)
             joined = [
-                self._join(segments, [next(parts) for _ in segments], attention, alignment)
+                self._join(segments, [next(parts) for _ in segments], attention, linking)
                 for segments in segmented
             ]
         return [one.checked(limits) for one, limits in zip(joined, constraints, strict=True)]
@@ -222,17 +242,34 @@ class Translator:
         If reading fails, or the next line is not ``ready`` without waiting, the lines read so far
         are translated first. ``name`` makes the name of a line from its index, for warnings.
         """
-        start, requests = 0, map(Request.from_line, lines)
-        with self.split_lines.warning_once():
-            for window in make_windows(requests, ready, lambda one: len(one.text)):
-                yield from self.translate(
+        windows = self.stream_windows(
+            lines, ready=ready, attention=attention, alignment=alignment, name=name
+        )
+        for _, found in windows:
+            yield from found
+
+    def stream_windows(
+        self,
+        lines: Iterable[str | Request],
+        *,
+        ready: Callable[[], bool] | None = None,
+        attention: bool = False,
+        alignment: bool = False,
+        name: Callable[[int], str] = lambda index: f"line {index + 1}",
+    ) -> Iterator[tuple[list[Request], list[Translation]]]:
+        """``translate_stream`` by windows, each with its requests."""
+        with counting_split_lines(self.limits, name=name) as split_lines:
+            for window in make_windows(
+                map(Request.from_line, lines), ready, lambda one: len(one.text)
+            ):
+                found = self.translate(
                     [request.text for request in window],
                     [request.constraints for request in window],
                     attention=attention,
                     alignment=alignment,
-                    names=[name(start + index) for index in range(len(window))],
+                    split_lines=split_lines,
                 )
-                start += len(window)
+                yield window, found
 
     def _with_phrases(self, segments: list[Segment], must: Sequence[str]) -> list[Segment]:
         """Require each phrase of a split text where it is anyway, or where it costs the least."""
@@ -293,19 +330,19 @@ class Translator:
         segments: list[Segment],
         parts: list[tuple[list[Hypothesis], Tensor]],
         attention: bool,
-        alignment: bool,
+        aligner: Aligner | None,
     ) -> Translation:
         if not segments:
-            return replace(BLANK, alignment=frozenset()) if alignment else BLANK
+            return replace(BLANK, alignment=frozenset()) if aligner else BLANK
         limits = [self._limit(segment) for segment in segments]
         beams = zip(*(beam for beam, _ in parts), strict=False)
         nbest = tuple(self._candidate(hypotheses, limits) for hypotheses in beams)
         source = [self.tokenizer.source_subwords(segment.subwords) for segment in segments]
         links = None
-        if alignment:
+        if aligner is not None:
             targets = [self.tokenizer.subwords(best.tokens) for (best, *_), _ in parts]
             maps = [weights for _, weights in parts]
-            links = joined_links(maps, source, targets, self.aligner.near_best)
+            links = joined_links(maps, source, targets, aligner.near_best)
         return Translation(
             *(nbest[0].text, nbest[0].score, nbest[0].tokens, nbest),
             tuple(chain.from_iterable(source)),

@@ -1,17 +1,16 @@
-"""A translator that flags its translations, and may take another one in place of a failure."""
+"""Flags of translations, and another candidate in place of a failure."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from transformer.common.errors import InputError
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.translation.result import Translation
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translation.translator import Translator, torch_engine
 from transformer.quality.failures.flags import ACTING, Detector
 from transformer.quality.failures.monitor import as_output
-from transformer.settings.decoding import NEUTRAL, SearchConfig
+from transformer.settings.decoding import NEUTRAL
 from transformer.settings.serve import OnFailure
 
 SAMPLES, EPSILON = 16, 0.02
@@ -19,83 +18,95 @@ SAMPLES, EPSILON = 16, 0.02
 "Epsilon Sampling Rocks", take 0.02."""
 
 
-class FlaggingTranslator(Translator):
-    """A translator whose translations have ``flags``.
+def with_flags(
+    sources: Sequence[str], translations: Sequence[Translation], detector: Detector
+) -> list[Translation]:
+    """The translations with their ``flags``."""
+    return [
+        replace(found, flags=detector.flags(source, as_output(found)))
+        for source, found in zip(sources, translations, strict=True)
+    ]
+
+
+@dataclass(frozen=True, eq=False)
+class Flagging:
+    """Flags the translations of a translator.
 
     ``on_failure`` replaces a translation with a flag in ``ACTING``: by the first candidate of the
     beam without one (``next_best``), or the best of ``SAMPLES`` samples without one (``resample``,
-    by ``decoding.seed`` and the text). If there is none, or by ``mark``, the translation stays.
-    Raises InputError if the model or the search has no other candidates.
+    by ``decoding.seed`` and the text). If there is none, or by ``mark``, the translation stays; so
+    does one with attention or word links. Raises InputError if the model or the search has no other
+    candidates.
     """
 
-    def __init__(
-        self, translator: Translator, detector: Detector, on_failure: OnFailure | None = None
-    ) -> None:
-        self.__dict__.update(vars(translator))
-        self.detector, self.on_failure = detector, on_failure
-        if on_failure in ("next_best", "resample"):
-            if self.device.type == "meta":
-                raise InputError(
-                    f"on_failure={on_failure} searches with the model, which an export for "
-                    "CTranslate2 alone lacks; give its run"
-                )
-            _ = self._other
+    translator: Translator
+    detector: Detector
+    on_failure: OnFailure | None = None
+    others: Translator | None = field(init=False)
+    """Finds the candidates that may replace a translation."""
 
-    def with_search(self, search: SearchConfig) -> Translator:
-        """See ``Translator.with_search``; the result flags too."""
-        return FlaggingTranslator(super().with_search(search), self.detector, self.on_failure)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "others", _others(self.translator, self.on_failure))
 
-    @cached_property
-    def _other(self) -> Translator:
-        search = self.search
-        width = search.candidates if search.algorithm == "mbr" else search.beam_size
-        changes: dict[str, Any] = {"nbest": max(width, search.nbest)}
-        if self.on_failure == "resample":
-            plain = {"algorithm": "sampling", "beam_size": 1, "nbest": SAMPLES, "epsilon": EPSILON}
-            changes = {**NEUTRAL, **plain, "coverage_penalty": 0.0, "shortlist": None}
-        elif changes["nbest"] == 1:
-            raise InputError(
-                "on_failure=next_best needs a search of several candidates; set decoding=beam, or "
-                "on_failure=resample"
-            )
-        return super().with_search(replace(search, **changes))
-
-    def translate(
+    def __call__(
         self,
         texts: Sequence[str],
+        translations: Sequence[Translation],
         constraints: Sequence[Constraints | None] | None = None,
-        **more: Any,
     ) -> list[Translation]:
-        """See ``Translator.translate``; with attention or alignment nothing is replaced."""
+        """The translations of these texts with flags, some replaced."""
         constraints = [None] * len(texts) if constraints is None else constraints
-        found = super().translate(texts, constraints, **more)
-        flagged = [self._flagged(*pair) for pair in zip(texts, found, strict=True)]
-        views = more.get("attention") or more.get("alignment")
-        if views or self.on_failure not in ("next_best", "resample"):
+        flagged = with_flags(texts, translations, self.detector)
+        if self.others is None:
             return flagged
-        must = [one is not None and bool(one.must or one.terms) for one in constraints]
         failed = [
             index
             for index, one in enumerate(flagged)
-            if ACTING & {*(one.flags or ())} and not (must[index] and self.on_failure == "resample")
+            if _fails(one) and one.attention is None and one.alignment is None
         ]
-        replacements = self._other.translate(
+        if self.on_failure == "resample":  # which cannot look for a phrase
+            asked = {index: constraints[index] or Constraints() for index in failed}
+            failed = [i for i, one in asked.items() if not (one.must or one.terms)]
+        replacements = self.others.translate(
             [texts[i] for i in failed], [constraints[i] for i in failed]
         )
         for index, other in zip(failed, replacements, strict=True):
-            better = (self._flagged(texts[index], one) for one in self._by_candidate(other))
-            good = (one for one in better if not ACTING & {*(one.flags or ())})
-            if new := next(good, None):
-                asked = constraints[index]
-                flagged[index] = new.checked(asked and asked.on_source(texts[index]))
+            candidates = list(_by_candidate(other, self.translator.search.nbest))
+            better = with_flags([texts[index]] * len(candidates), candidates, self.detector)
+            if new := next((one for one in better if not _fails(one)), None):
+                own = constraints[index]
+                flagged[index] = new.checked(own and own.on_source(texts[index]))
         return flagged
 
-    def _flagged(self, source: str, found: Translation) -> Translation:
-        flags = self.detector.flags(source, as_output(found))
-        return replace(found, flags=flags)
 
-    def _by_candidate(self, found: Translation) -> Iterator[Translation]:
-        """The translation with each of its candidates as the best, followed by the others."""
-        for index, best in enumerate(found.nbest):
-            nbest = (best, *found.nbest[:index], *found.nbest[index + 1 :])[: self.search.nbest]
-            yield replace(found, text=best.text, score=best.score, tokens=best.tokens, nbest=nbest)
+def _others(translator: Translator, on_failure: OnFailure | None) -> Translator | None:
+    if on_failure not in ("next_best", "resample"):
+        return None
+    if translator.device.type == "meta":
+        raise InputError(
+            f"on_failure={on_failure} searches with the model, which an export for CTranslate2 "
+            "alone lacks; give its run"
+        )
+    search = translator.search
+    width = search.candidates if search.algorithm == "mbr" else search.beam_size
+    changes: dict[str, Any] = {"nbest": max(width, search.nbest)}
+    if on_failure == "resample":
+        plain = {"algorithm": "sampling", "beam_size": 1, "nbest": SAMPLES, "epsilon": EPSILON}
+        changes = {**NEUTRAL, **plain, "coverage_penalty": 0.0, "shortlist": None}
+    elif changes["nbest"] == 1:
+        raise InputError(
+            "on_failure=next_best needs a search of several candidates; set decoding=beam, or "
+            "on_failure=resample"
+        )
+    return replace(translator, search=replace(search, **changes), engine=torch_engine)
+
+
+def _fails(translation: Translation) -> bool:
+    return bool(ACTING & {*(translation.flags or ())})
+
+
+def _by_candidate(found: Translation, most: int) -> Iterator[Translation]:
+    """The translation with each of its candidates as the best, followed by the others."""
+    for index, best in enumerate(found.nbest):
+        nbest = (best, *found.nbest[:index], *found.nbest[index + 1 :])[:most]
+        yield replace(found, text=best.text, score=best.score, tokens=best.tokens, nbest=nbest)

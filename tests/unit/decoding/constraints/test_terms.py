@@ -1,6 +1,7 @@
 """A term of a glossary replaces the model's own word."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -83,16 +84,15 @@ def test_the_own_word_is_forbidden_beside_the_required_one() -> None:
         200,
     )
     asked: list[Constraints | None] = []
-    searcher = search.searcher
 
     def watched(segments: Sequence[Segment]) -> list[list[Hypothesis]]:
         asked.extend(segment.constraints for segment in segments)
-        return searcher(segments)
+        return search.searcher(segments)
 
-    search.searcher = watched
+    watching = replace(search, engine=lambda _: watched)
     terms = (("dog", "buch"), ("bird", "katze"))
     texts = ["the dog sees a cat .", "two cats sleep ."]
-    found, other = search.translate(texts, [Constraints(terms=terms)] * 2)
+    found, other = watching.translate(texts, [Constraints(terms=terms)] * 2)
     free, _, constraints, without = (*asked[:2], *asked[-2:])
     assert free is None and without is None
     assert constraints is not None and constraints.must == ("buch",)

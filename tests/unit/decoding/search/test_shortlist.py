@@ -57,7 +57,7 @@ def test_a_shortlist_of_all_tokens_changes_nothing(name: str, tmp_path: Path) ->
     translator = tiny_translator(**SEARCHES[name])
     path = tmp_path / "all.npz"
     of_all(translator.tokenizer).save(path, translator.tokenizer)
-    short = translator.with_search(replace(translator.search, shortlist=str(path)))
+    short = replace(translator, search=replace(translator.search, shortlist=str(path)))
     assert short.translate(TEXTS) == translator.translate(TEXTS)
 
 
@@ -74,8 +74,8 @@ def test_a_search_stays_inside(name: str, tmp_path: Path, monkeypatch: pytest.Mo
     kept = shortlist.common[shortlist.common != missing]
     path = tmp_path / "one_less.npz"
     replace(shortlist, common=kept).save(path, tokenizer)
-    short = translator.with_search(replace(translator.search, shortlist=str(path)))
-    banning = translator.with_search(translator.search)
+    short = replace(translator, search=replace(translator.search, shortlist=str(path)))
+    banning = replace(translator, search=translator.search)
     never = tokenizer.never_written
     monkeypatch.setattr(Tokenizer, "never_written", (*never, missing))
     for one, wanted in zip(short.translate(texts), banning.translate(texts), strict=True):
@@ -90,7 +90,7 @@ def test_log_probabilities_are_over_the_shortlist(tmp_path: Path) -> None:
     tokenizer, model = translator.tokenizer, translator.model
     path = tmp_path / "short.npz"
     learned(tokenizer).save(path, tokenizer)
-    short = translator.with_search(replace(translator.search, shortlist=str(path)))
+    short = replace(translator, search=replace(translator.search, shortlist=str(path)))
     text = "the dog sees a cat ."
     [one] = short.translate([text])
     [source] = tokenizer.encode_source([text])
@@ -143,7 +143,7 @@ def test_a_batch_with_constraints_has_the_whole_vocabulary(tmp_path: Path) -> No
     translator = tiny_translator(beam_size=2)
     path = tmp_path / "short.npz"
     learned(translator.tokenizer, best=1, frequent=1).save(path, translator.tokenizer)
-    short = translator.with_search(replace(translator.search, shortlist=str(path)))
+    short = replace(translator, search=replace(translator.search, shortlist=str(path)))
     asked = [Constraints(prefix="zwei bücher"), None]
     texts = TEXTS[:2]
     assert short.translate(texts, asked) == translator.translate(texts, asked)
@@ -160,7 +160,7 @@ def test_an_ensemble_has_one(tmp_path: Path) -> None:
     search = replace(translator.search, shortlist=str(path))
     [one] = Translator(ensemble, tokenizer, search, 200).translate(TEXTS[:1])
     twice = Translator(Ensemble([model, model]), tokenizer, search, 200).translate(TEXTS[:1])
-    [alone] = translator.with_search(search).translate(TEXTS[:1])
+    [alone] = replace(translator, search=search).translate(TEXTS[:1])
     assert twice[0].tokens == alone.tokens
     assert twice[0].score == pytest.approx(alone.score, abs=1e-5)
     tokens = learned(tokenizer).tokens(tokenizer.encode_source(TEXTS[:1]))

@@ -52,8 +52,7 @@ def translator(lost: int = 0) -> DocumentTranslator:
     size = tokenizer().source_vocab_size
     model = tiny_transformer(source_vocab_size=size, target_vocab_size=size)
     plain = Translator(model, tokenizer().tagged(SourceTags("de")), search_config(beam_size=1), 512)
-    plain.searcher = Echo(lost)
-    found = in_documents(plain)
+    found = in_documents(replace(plain, engine=lambda _: Echo(lost)))
     assert isinstance(found, DocumentTranslator)
     return found
 
@@ -87,8 +86,7 @@ def test_a_discarded_translation_of_a_window_counts_for_nothing() -> None:
     sentences = documents.translator
     # A sentence ends before its limit, a window does not.
     search = replace(sentences.search, max_length_ratio=0.0, max_length_offset=15)
-    limited = Translator(sentences.model, sentences.tokenizer, search, 512)
-    limited.searcher = sentences.searcher
+    limited = replace(sentences, search=search, engine=lambda _: sentences.searcher)
     found = DocumentTranslator(limited).translate(TEXTS[:3])
     assert sentences_asked(documents) == [3, 1, 1, 1]
     assert length_counts(found) == (0, 3)
@@ -173,8 +171,7 @@ def test_a_separator_in_a_single_translation_is_of_no_word(monkeypatch: pytest.M
     sentences = translator().translator
     short = sentences.model
     short.config = replace(short.config, max_length=11)
-    sentences = Translator(short, sentences.tokenizer, sentences.search, 512)
-    sentences.searcher = Echo()
+    sentences = replace(sentences, engine=lambda _: Echo())
     [found] = sentences.translate([SENTENCE_END.join(["dog ."] * 6)], alignment=True)
     assert len(found.source_tokens) > 11  # cut in two
     assert [word == NO_WORD for word in words] == list(map(is_tag, found.tokens))

@@ -11,7 +11,7 @@ from tests.helpers.decoding.translators import tiny_translator
 from transformer.common.errors import InputError
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.translation.result import Translation
-from transformer.quality.failures.flagging import SAMPLES, FlaggingTranslator
+from transformer.quality.failures.flagging import SAMPLES, Flagging
 from transformer.quality.failures.flags import Detector, Output
 from transformer.quality.failures.thresholds import Thresholds
 from transformer.settings.serve import OnFailure
@@ -30,10 +30,17 @@ class Choosy(Detector):
         return () if output.text in self.good or not source else ("repetition", "low_confidence")
 
 
-def flagging(
-    on_failure: OnFailure | None, good: Sequence[str] = (), **changes: Any
-) -> FlaggingTranslator:
-    return FlaggingTranslator(tiny_translator(nbest=1, **changes), Choosy(good), on_failure)
+def flagging(on_failure: OnFailure | None, good: Sequence[str] = (), **changes: Any) -> Flagging:
+    return Flagging(tiny_translator(nbest=1, **changes), Choosy(good), on_failure)
+
+
+def translate(
+    flags: Flagging,
+    texts: Sequence[str] = TEXTS,
+    constraints: Sequence[Constraints | None] | None = None,
+    **more: Any,
+) -> list[Translation]:
+    return flags(texts, flags.translator.translate(texts, constraints, **more), constraints)
 
 
 def plain(**changes: Any) -> list[Translation]:
@@ -42,7 +49,7 @@ def plain(**changes: Any) -> list[Translation]:
 
 @pytest.mark.parametrize("on_failure", [None, "mark"])
 def test_marks_change_no_translation(on_failure: OnFailure | None) -> None:
-    found = flagging(on_failure).translate(TEXTS, alignment=True)
+    found = translate(flagging(on_failure), TEXTS, alignment=True)
     assert [one.flags for one in found] == [("repetition", "low_confidence")] * 2 + [
         (),
         ("repetition", "low_confidence"),
@@ -56,10 +63,10 @@ def test_the_next_best_of_the_beam_is_taken() -> None:
     width = 4
     beams = plain(beam_size=width, nbest=width)
     third = beams[1].nbest[2]
-    found = flagging("next_best", [third.text], beam_size=width).translate(TEXTS)
+    found = translate(flagging("next_best", [third.text], beam_size=width))
     assert (found[1].text, found[1].tokens) == (third.text, third.tokens)
     assert found[1].flags == ()
-    linked = flagging("next_best", [third.text], beam_size=width).translate(TEXTS, alignment=True)
+    linked = translate(flagging("next_best", [third.text], beam_size=width), TEXTS, alignment=True)
     assert linked[1].flags and linked[1].text == beams[1].text
     assert linked[1].alignment is not None
     for one, beam in zip(found, beams, strict=True):
@@ -69,10 +76,8 @@ def test_the_next_best_of_the_beam_is_taken() -> None:
 
 def test_the_other_candidates_follow_the_one_that_is_taken() -> None:
     beam = plain(beam_size=4, nbest=4)[1].nbest
-    flags = FlaggingTranslator(
-        tiny_translator(beam_size=4, nbest=3), Choosy([beam[2].text]), "next_best"
-    )
-    [found] = flags.translate(TEXTS[1:2])
+    flags = Flagging(tiny_translator(beam_size=4, nbest=3), Choosy([beam[2].text]), "next_best")
+    [found] = translate(flags, TEXTS[1:2])
     assert [one.text for one in found.nbest] == [beam[at].text for at in (2, 0, 1)]
     assert (found.text, found.tokens) == (beam[2].text, beam[2].tokens)
     assert found.score == pytest.approx(beam[2].score)  # that of a batch of several sentences
@@ -84,20 +89,20 @@ def test_samples_are_drawn_until_one_has_no_flag() -> None:
     )
     last = samples[0].nbest[-1].text
     changes: dict[str, Any] = {"length_penalty": 1.0}
-    found = flagging("resample", [last], **changes).translate(TEXTS)
+    found = translate(flagging("resample", [last], **changes))
     assert found[0].text == last and found[0].flags == ()
-    again = flagging("resample", [last], **changes).translate(TEXTS[:1])
+    again = translate(flagging("resample", [last], **changes), TEXTS[:1])
     assert again[0].text == last
-    other = flagging("resample", [last], seed=7, **changes).translate(TEXTS[:1])
+    other = translate(flagging("resample", [last], seed=7, **changes), TEXTS[:1])
     assert other[0].flags and other[0].text == plain(nbest=1, **changes)[0].text
 
 
 def test_constraints_hold_for_what_is_taken() -> None:
     must = Constraints(must=("hund",))
-    found = flagging("next_best", beam_size=4).translate(TEXTS[:1], [must])
+    found = translate(flagging("next_best", beam_size=4), TEXTS[:1], [must])
     assert found[0].unmet == () and found[0].flags
     # Sampling cannot look for a phrase.
-    assert flagging("resample", beam_size=4).translate(TEXTS[:1], [must])[0].unmet == ()
+    assert translate(flagging("resample", beam_size=4), TEXTS[:1], [must])[0].unmet == ()
 
 
 def test_a_search_of_one_candidate_has_no_next() -> None:
@@ -106,15 +111,10 @@ def test_a_search_of_one_candidate_has_no_next() -> None:
     with pytest.raises(InputError, match="searches with the model"):
         exported = tiny_translator(nbest=1)
         exported.model.to(torch.device("meta"))
-        FlaggingTranslator(exported, Choosy(), "resample")
-
-
-def test_another_search_of_it_flags_too() -> None:
-    flags = flagging("next_best", beam_size=4)
-    wider = flags.with_search(replace(flags.search, beam_size=5, nbest=2))
-    assert wider.translate(TEXTS[:1])[0].flags == ("repetition", "low_confidence")
+        Flagging(exported, Choosy(), "resample")
 
 
 def test_samples_have_no_shortlist() -> None:
-    other = flagging("resample", beam_size=4, shortlist="short.npz")._other
+    other = flagging("resample", beam_size=4, shortlist="short.npz").others
+    assert other is not None
     assert (other.search.algorithm, other.search.shortlist) == ("sampling", None)
