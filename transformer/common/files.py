@@ -5,7 +5,7 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from pkgutil import resolve_name
@@ -44,6 +44,12 @@ def local_path(path: str | Path) -> Path:
         with suppress(MissingFile):
             return hub_run(name)
     return local
+
+
+def check_output_path(output: Path, inputs: Iterable[Path]) -> None:
+    """Check that no file is written that is read, by that name or another."""
+    if output.resolve() in {path.resolve() for path in inputs}:
+        raise InputError(f"output={output} is an input too; it would be lost: give another one")
 
 
 def open_unlinked(path: Path, mode: str, **settings: Any) -> IO[Any]:

@@ -3,7 +3,7 @@
 import os
 import select
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
@@ -13,7 +13,7 @@ from omegaconf import DictConfig
 
 from transformer.cli.config.compose import resolve_path
 from transformer.common.errors import InputError
-from transformer.common.files import named
+from transformer.common.files import check_output_path, named
 from transformer.data.text.lines import MAX_LINE, decoded_lines, read_lines, too_long
 
 Form = Literal["text", "json"]
@@ -31,12 +31,6 @@ def line_files(config: DictConfig) -> tuple[Path | None, Path | None, bool]:
     check_output_path(target, [source])
     # A link stays one: the file that it names is replaced.
     return source, target.resolve(), True
-
-
-def check_output_path(output: Path, inputs: Iterable[Path]) -> None:
-    """Check that no file is written that is read, by that name or another."""
-    if output.resolve() in {path.resolve() for path in inputs}:
-        raise InputError(f"output={output} is an input too; it would be lost: give another one")
 
 
 def _is_special(path: Path) -> bool:

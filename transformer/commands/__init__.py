@@ -1,0 +1,1 @@
+"""Settings of a command to its results: one library function a command, which prints nothing."""
