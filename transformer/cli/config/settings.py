@@ -9,6 +9,8 @@ from omegaconf import DictConfig, OmegaConf
 from transformer.common.schema import override_key, typed
 
 SETTINGS: dict[str, str] = {
+    "clean": "clean:CleanConfig",
+    "doctor": "doctor:DoctorConfig",
     "text": "text:TextConfig",
 }
 """The dataclass of each command, in ``transformer.settings``."""
