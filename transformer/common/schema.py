@@ -31,12 +31,11 @@ def typed(kind: type[T], values: Any, where: str) -> T:
         f"{where}.{escaped(unknown)} is not a setting of {where}{did_you_mean(unknown, names)}"
         for unknown in sorted(map(str, values.keys() - names))
     )
-    required = (
-        field.name
+    raise_objections(
+        f"{where}.{field.name} is missing"
         for field in fields(kind)  # type: ignore[arg-type]
-        if field.default is MISSING and field.default_factory is MISSING
+        if field.name not in values and field.default is field.default_factory is MISSING
     )
-    raise_objections(f"{where}.{name} is missing" for name in required if name not in values)
     right, wrong = {}, []
     for name, value in values.items():
         try:

@@ -9,7 +9,7 @@ from transformer.common.schema import typed
 from transformer.data.tokenization.tags import UNTAGGED, SourceTags, with_tags
 from transformer.decoding.long_inputs import has_sentences
 from transformer.decoding.translation.translator import Translator
-from transformer.settings.data import DataConfig
+from transformer.settings.data import DataConfig, language_pairs
 
 _ALIASES = {"zh": "zh-hans", "zt": "zh-hant", "pb": "pt-br"}
 """Codes of LibreTranslate."""
@@ -110,7 +110,7 @@ def trained_directions(
             )
         yield direction(source, target)
         return
-    for source, target in sorted(typed(DataConfig, config["data"], "data").language_pairs):
+    for source, target in sorted(language_pairs(typed(DataConfig, config["data"], "data"))):
         yield direction(_lower(source), _lower(target))
 
 

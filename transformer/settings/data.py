@@ -115,14 +115,6 @@ class DataConfig:
     def __post_init__(self) -> None:
         raise_objections(_objections(self))
 
-    @property
-    def language_pairs(self) -> frozenset[tuple[str, str]]:
-        """The directions of all corpora, such as ``("en", "de")``."""
-        corpora = (self.corpora or {"": CorpusConfig()}).values()
-        return frozenset(
-            (corpus.source or self.source, corpus.target or self.target) for corpus in corpora
-        )
-
 
 def _objections(config: DataConfig) -> Iterator[str]:
     corpora = config.corpora or {}
@@ -156,6 +148,12 @@ def _bad_names(config: DataConfig, corpora: Mapping[str, CorpusConfig]) -> Itera
     for key, used in names:
         if used is not None and not _NAME.fullmatch(used):
             yield f"{key}={used!r} cannot be a name or tag; use letters, digits and ._+-"
+
+
+def language_pairs(config: DataConfig) -> set[tuple[str, str]]:
+    """The directions, such as ``("en", "de")``."""
+    corpora = (config.corpora or {"": CorpusConfig()}).values()
+    return {(corpus.source or config.source, corpus.target or config.target) for corpus in corpora}
 
 
 def unused_keys(config: DataConfig) -> list[str]:

@@ -14,6 +14,8 @@ from transformer.runs.train import train
 from transformer.settings.run import RunConfig
 from transformer.tasks.registry import make_task
 
+pytestmark = pytest.mark.thorough
+
 
 def configured(folder: Path, *overrides: str) -> RunConfig:
     """Four updates of a small model on a text with faults."""
@@ -21,7 +23,8 @@ def configured(folder: Path, *overrides: str) -> RunConfig:
     for file in (folder / "train.src", folder / "train.tgt"):
         file.write_text("\ufffd alpha\n" * 10 + file.read_text())
     bounds = ["trainer.max_steps=4", "trainer.val_check_interval=2", "test=false", "report=none"]
-    return composed([*text, *SMALL, *bounds, "decoding=greedy", *overrides], folder / "cache")
+    tiny = ["model.d_model=16", "model.ffn_dim=16", "model.num_heads=2", "decoding=greedy"]
+    return composed([*text, *SMALL, *tiny, *bounds, *overrides], folder / "cache")
 
 
 def test_without_the_checks_training_is_the_same(

@@ -18,7 +18,7 @@ from transformer.data.text.lines import read_lines
 from transformer.data.text.parallel import plain_pairs
 from transformer.decoding.long_inputs import base_language
 from transformer.evaluation.metrics import nearest
-from transformer.settings.data import DataConfig
+from transformer.settings.data import DataConfig, language_pairs
 from transformer.settings.metrics import MetricsConfig
 
 
@@ -74,7 +74,7 @@ def candidate_choice(
 
 def _check_direction(name: str, data: DataConfig, languages: tuple[str, str]) -> None:
     """Raise InputError unless a model translates from the second language to the first."""
-    pairs = [*sorted(data.language_pairs), languages[::-1]]
+    pairs = [*sorted(language_pairs(data)), languages[::-1]]
     *learned, wanted = [tuple(map(base_language, pair)) for pair in pairs]
     # Another code, such as eng or src, may be any language.
     is_known = all(language_name(code) != code for code in chain(*learned, wanted))

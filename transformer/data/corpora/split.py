@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from transformer.common.errors import InputError
 from transformer.data.text.lines import file_digest
-from transformer.data.text.parallel import SEPARATOR, AnotherTarget, Corpus, Pair
+from transformer.data.text.parallel import Corpus, Pair
 from transformer.data.text.word_alignment import WordLinks, read_links
 from transformer.data.tokenization.tags import UNTAGGED, SourceTags, TaggedText
 
@@ -42,20 +42,6 @@ class Split:
         if self.tags == UNTAGGED:
             return pairs
         return ((TaggedText(source, self.tags), target) for source, target in pairs)
-
-    def numbered(self) -> Iterator[tuple[int, Pair]]:
-        """Yield each pair with the line of its file, from 1, without separators of documents."""
-        line = 0
-        for index, pair in enumerate(self.corpus):
-            if pair is SEPARATOR:
-                continue
-            # Another target is on the line of the pair before.
-            if not isinstance(pair[1], AnotherTarget):
-                line += 1
-            in_split = (index in self.lines) is not self.inverted
-            separates = self.sentences != 1 and not any(text.strip() for text in pair)
-            if in_split and not separates:
-                yield line, pair
 
     def count(self, cache: Path) -> int:
         return self.corpus.count(cache) - len(self.lines) if self.inverted else len(self.lines)

@@ -28,6 +28,7 @@ from transformer.data.text.lines import check_files_exist
 from transformer.data.text.parallel import Pair, Pairs
 from transformer.data.text.training_filters import Filters
 from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.quality.texts import numbered
 from transformer.settings.tokenizer import FILES, SYMBOLS, UNK
 
 logger = logging.getLogger(__name__)
@@ -88,8 +89,8 @@ class DataModule(BatchModule):
     def training_sample(self, limit: int) -> list[Pair]:
         """Return the first training pairs, about as many of each corpus."""
         parts = self._parts("train")
-        pairs = (islice(self._part(one).numbered(), -(-limit // len(parts))) for one in parts)
-        return [pair for part in pairs for _, pair in part]
+        pairs = (islice(numbered(self._part(one)), -(-limit // len(parts))) for one in parts)
+        return [pair.texts for part in pairs for pair in part]
 
     def prepare_data(self) -> None:
         """Learn the vocabulary and encode the text, unless they are in the cache."""

@@ -15,7 +15,7 @@ from transformer.data.text.parallel import Pair
 from transformer.quality.checks.characters import frequent_scripts
 from transformer.quality.checks.languages import base_code, common_words
 from transformer.quality.checks.lengths import UsualLengths
-from transformer.settings.data import DataConfig
+from transformer.settings.data import DataConfig, language_pairs
 
 FILE = "failure_thresholds.json"
 """Name of the file of a run directory, written at each validation."""
@@ -85,7 +85,7 @@ def lowest_usual(log_probabilities: Sequence[float]) -> float | None:
 
 def _directions(data: DataConfig) -> tuple[tuple[str, str], ...]:
     """The directions between two known languages; none if one corpus has another kind of text."""
-    pairs = sorted(data.language_pairs)
+    pairs = sorted(language_pairs(data))
     languages = [map(base_code, pair) for pair in pairs]
     known = all(a != b and language_name(a) != a and language_name(b) != b for a, b in languages)
     return tuple(pairs) if known else ()
