@@ -14,8 +14,6 @@ from transformer.runs.train import train
 from transformer.settings.run import RunConfig
 from transformer.tasks.registry import make_task
 
-pytestmark = pytest.mark.thorough
-
 
 def configured(folder: Path, *overrides: str) -> RunConfig:
     """Four updates of a small model on a text with faults."""
