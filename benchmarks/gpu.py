@@ -8,7 +8,7 @@
 One process measures all rows, the most wanted first (gpu_rows/registry.py). Each is a line of JSON,
 printed and on the disk in FOLDER/rows.jsonl as soon as it is measured; of a row that fails, or for
 which no time is left, the line says why. FOLDER/compile_cache.bin keeps what torch.compile made for
-the next call. The exit code is 1 if a row has no numbers, 2 without a card; *cost* needs none.
+the next call. The exit code is 1 if a row has no numbers, 2 without a GPU; *cost* needs none.
 """
 
 import argparse
@@ -84,7 +84,7 @@ def main(arguments: Sequence[str]) -> int:
     given = parse(arguments)
     if not given.rehearse and not torch.cuda.is_available():
         print(
-            f"error: benchmarks/gpu.py needs a CUDA card, and torch {torch.__version__} finds "
+            f"error: benchmarks/gpu.py needs a CUDA GPU, and torch {torch.__version__} finds "
             "none; --rehearse and cost need none",
             file=sys.stderr,
         )

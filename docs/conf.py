@@ -31,10 +31,10 @@ CONTENTS = {
     "Text": "data tokenizers tasks scale doctor",
     "Model": "attention regularization single_stacks",
     "Training": "recipes processes gpu reliability",
-    "Translating": "decoding alignment seeing failures robustness",
+    "Translating": "decoding alignment attention_views failures robustness",
     "Using": "serving interchange browser python api",
     "Measured": "report results comparing performance history",
-    "Code": "architecture weight",
+    "Code": "architecture code_size",
 }
 """The pages in the order of the site, by theme."""
 

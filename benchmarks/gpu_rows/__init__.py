@@ -1,1 +1,1 @@
-"""What benchmarks/gpu.py measures on a card: a file for each theme, and how rows are kept."""
+"""What benchmarks/gpu.py measures on a GPU: a file for each theme, and how rows are kept."""

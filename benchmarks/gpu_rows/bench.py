@@ -1,4 +1,4 @@
-"""How a row is measured: sizes, the clock, the deadline, and what the card can do at best.
+"""How a row is measured: sizes, the clock, the deadline, and what the GPU can do at best.
 
 It knows neither models nor rows.
 """
@@ -37,7 +37,7 @@ class Bench:
     """Where and how long rows are measured, and how large they are.
 
     Attributes:
-        device: The card.
+        device: The GPU.
         folder: For rows, text, caches and runs.
         ends: When the time is over, by ``time.monotonic``.
         calls, seconds: A row is timed for at least so many calls and seconds.
@@ -58,8 +58,8 @@ class Bench:
         return cls(torch.device("cpu"), folder, ends, calls=1, seconds=0.0, small=SMALL)
 
     @property
-    def on_card(self) -> bool:
-        """Whether the device is a card."""
+    def on_gpu(self) -> bool:
+        """Whether the device is a GPU."""
         return self.device.type == "cuda"
 
     @property
@@ -122,8 +122,8 @@ class Bench:
         return self._products[dtype]
 
     def peak(self) -> float:
-        """GiB that were allocated on the card at most since the row began."""
-        return torch.cuda.max_memory_allocated(self.device) / 2**30 if self.on_card else 0.0
+        """GiB that were allocated on the GPU at most since the row began."""
+        return torch.cuda.max_memory_allocated(self.device) / 2**30 if self.on_gpu else 0.0
 
 
 def elapsed(device: torch.device, call: Callable[[], object], times: int = 1) -> float:

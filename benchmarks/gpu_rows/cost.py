@@ -13,8 +13,8 @@ TOKENS = 25_000
 """Source tokens, and as many target tokens, of an update (Vaswani et al. 2017, section 5.1)."""
 LENGTH = 30
 """Tokens of a sentence of either side."""
-CARDS = (1, 2, 4, 8, 16, 32, 64)
-CARDS_A_MACHINE = 8
+GPUS = (1, 2, 4, 8, 16, 32, 64)
+GPUS_A_MACHINE = 8
 TRAINING = 3
 """Forward passes that take as long as one forward and one backward pass."""
 COLUMNS = ("", "base", "big", "how known")
@@ -75,12 +75,12 @@ BASE, BIG = Size(512, 2048, 6, 32_000), Size(1024, 4096, 6, 32_000)
 
 @dataclass(frozen=True)
 class Assumptions:
-    """What only a card, a network and a bill can tell.
+    """What only a GPU, a network and a bill can tell.
 
     Attributes:
-        tflops: TFLOP/s that one card sustains in training.
-        price: Of an hour of one card, in dollars.
-        nvlink: GB/s that a card sends to others in its machine.
+        tflops: TFLOP/s that one GPU sustains in training.
+        price: Of an hour of one GPU, in dollars.
+        nvlink: GB/s that a GPU sends to others in its machine.
         adapter: GB/s that one network adapter sends.
         adapters: Of a machine.
     """
@@ -92,20 +92,20 @@ class Assumptions:
     adapters: float = 1.0
 
     def compute_seconds(self, size: Size, tokens: float) -> float:
-        """Of forward and backward over so many target tokens, on one card."""
+        """Of forward and backward over so many target tokens, on one GPU."""
         return tokens * size.flops_a_token / self.tflops / 1e12
 
-    def all_reduce_seconds(self, size: Size, cards: int) -> float:
+    def all_reduce_seconds(self, size: Size, gpus: int) -> float:
         """To sum float32 gradients: a ring inside each machine, and one of the machines."""
         gradients = 4 * size.parameters / 1e9
-        inside, machines = min(cards, CARDS_A_MACHINE), max(1, cards // CARDS_A_MACHINE)
+        inside, machines = min(gpus, GPUS_A_MACHINE), max(1, gpus // GPUS_A_MACHINE)
         ring = 2 * (inside - 1) / inside * gradients / self.nvlink
         network = 2 * (machines - 1) / machines * gradients / (self.adapter * self.adapters)
         return ring + network
 
-    def update_seconds(self, size: Size, tokens: float, cards: int) -> float:
-        """Of an update of so many target tokens a card; nothing overlaps."""
-        return self.compute_seconds(size, tokens) + self.all_reduce_seconds(size, cards)
+    def update_seconds(self, size: Size, tokens: float, gpus: int) -> float:
+        """Of an update of so many target tokens a GPU; nothing overlaps."""
+        return self.compute_seconds(size, tokens) + self.all_reduce_seconds(size, gpus)
 
 
 def cost_tables(assumptions: Assumptions) -> list[str]:
@@ -153,13 +153,13 @@ def _sizes() -> list[Sequence[str]]:
 def _assumed(assumptions: Assumptions) -> list[Sequence[str]]:
     rates = [f"{assumptions.tflops * 1e12 / s.flops_a_token:,.0f}" for s in (BASE, BIG)]
     return [
-        ("TFLOP/s of one card in training (`--tflops`)", f"{assumptions.tflops:g}"),
+        ("TFLOP/s of one GPU in training (`--tflops`)", f"{assumptions.tflops:g}"),
         ("that is, target tokens/s at base and at big", " and ".join(rates)),
-        ("dollars for an hour of one card (`--price`)", f"{assumptions.price:g}"),
-        ("GB/s that a card sends over NVLink (`--nvlink`)", f"{assumptions.nvlink:g}"),
+        ("dollars for an hour of one GPU (`--price`)", f"{assumptions.price:g}"),
+        ("GB/s that a GPU sends over NVLink (`--nvlink`)", f"{assumptions.nvlink:g}"),
         ("GB/s that a network adapter sends (`--adapter`)", f"{assumptions.adapter:g}"),
         ("network adapters of a machine (`--adapters`)", f"{assumptions.adapters:g}"),
-        ("cards of a machine", f"{CARDS_A_MACHINE}"),
+        ("GPUs of a machine", f"{GPUS_A_MACHINE}"),
         ("tokens of a sentence, of either side", f"{LENGTH}"),
     ]
 
@@ -167,18 +167,18 @@ def _assumed(assumptions: Assumptions) -> list[Sequence[str]]:
 def _communication(assumptions: Assumptions) -> list[str]:
     """What an all-reduce takes, and the share of the time that is left to compute."""
     rows = []
-    for cards in CARDS:
-        row = [str(cards), str(max(1, cards // CARDS_A_MACHINE))]
+    for gpus in GPUS:
+        row = [str(gpus), str(max(1, gpus // GPUS_A_MACHINE))]
         for size in (BASE, BIG):
-            row.append(f"{assumptions.all_reduce_seconds(size, cards) * 1e3:.1f}")
-            for tokens in (TOKENS / cards, TOKENS):
+            row.append(f"{assumptions.all_reduce_seconds(size, gpus) * 1e3:.1f}")
+            for tokens in (TOKENS / gpus, TOKENS):
                 compute = assumptions.compute_seconds(size, tokens)
-                efficiency = compute / assumptions.update_seconds(size, tokens, cards)
+                efficiency = compute / assumptions.update_seconds(size, tokens, gpus)
                 row.append(f"{compute * 1e3:.1f} ({efficiency:.0%})")
         rows.append(row)
-    columns = ["cards", "machines"]
+    columns = ["GPUs", "machines"]
     for name in ("base", "big"):
-        split, whole = f"{TOKENS:,} tokens in all", f"{TOKENS:,} tokens a card"
+        split, whole = f"{TOKENS:,} tokens in all", f"{TOKENS:,} tokens a GPU"
         columns += [f"{name}: all-reduce, ms", f"{name}: compute, {split}, ms", f"{whole}, ms"]
     return markdown(columns, rows)
 
@@ -194,11 +194,11 @@ def _runs(assumptions: Assumptions) -> list[str]:
         ("a billion pairs once, big", BIG, billion, False),
     ):
         row = [name, f"{total / 1e9:g}", f"{total * size.flops_a_token / 1e18:.2f}"]
-        for cards in (1, 8, 64):
-            tokens = TOKENS / cards if fixed else TOKENS
-            seconds = total / (tokens * cards) * assumptions.update_seconds(size, tokens, cards)
+        for gpus in (1, 8, 64):
+            tokens = TOKENS / gpus if fixed else TOKENS
+            seconds = total / (tokens * gpus) * assumptions.update_seconds(size, tokens, gpus)
             hours = seconds / 3600
-            row.append(f"{hours:,.1f} h, ${hours * cards * assumptions.price:,.0f}")
+            row.append(f"{hours:,.1f} h, ${hours * gpus * assumptions.price:,.0f}")
         rows.append(row)
-    columns = ["run", "target tokens, billions", "EFLOP", "1 card", "8 cards", "64 cards"]
+    columns = ["run", "target tokens, billions", "EFLOP", "1 GPU", "8 GPUs", "64 GPUs"]
     return markdown(columns, rows)

@@ -28,14 +28,14 @@ SECONDS = 0.2
 
 
 def machine(bench: Bench) -> Values:
-    """Card, processor and versions."""
+    """GPU, processor and versions."""
     versions = code_version("benchmarks")
     found: Values = {name: versions[name] for name in ("commit", "python", "torch")}
-    found |= {"processor": f"{platform.machine()}, {os.cpu_count()} cores", "card": "none"}
-    if bench.on_card:
-        card = torch.cuda.get_device_properties(bench.device)
-        found |= {"card": card.name, "GiB": card.total_memory / 2**30}
-        found |= {"cards": torch.cuda.device_count(), "CUDA": torch.version.cuda}
+    found |= {"processor": f"{platform.machine()}, {os.cpu_count()} cores", "GPU": "none"}
+    if bench.on_gpu:
+        gpu = torch.cuda.get_device_properties(bench.device)
+        found |= {"GPU": gpu.name, "GiB": gpu.total_memory / 2**30}
+        found |= {"GPUs": torch.cuda.device_count(), "CUDA": torch.version.cuda}
         found["cuDNN"] = str(torch.backends.cudnn.version())
     return found
 
@@ -46,7 +46,7 @@ def products(bench: Bench, dtype: str) -> Values:
 
 
 def copies(bench: Bench) -> Values:
-    """GB/s of a copy on the card, bytes read and written."""
+    """GB/s of a copy on the GPU, bytes read and written."""
     source = torch.randn(bench.of(2**29), device=bench.device)
     target = torch.empty_like(source)
     found = bench.time(lambda: target.copy_(source))

@@ -1,4 +1,4 @@
-"""Models of the presets and batches for them, without Hydra: not every machine with a card has it.
+"""Models of the presets and batches for them, without Hydra: not every machine with a GPU has it.
 
 It knows neither updates nor searches.
 """

@@ -1,4 +1,4 @@
-"""Rows of benchmarks/gpu.py whose runs are processes of their own: a restart, and several cards.
+"""Rows of benchmarks/gpu.py whose runs are processes of their own: a restart, and several GPUs.
 
 It does not know how a row is started, or where its numbers go.
 """
@@ -47,29 +47,29 @@ class Deterministic(Callback):
 
 
 def ddp(bench: Bench) -> Values:
-    """Target tokens a second on all cards beside one, each with the same batches a card.
+    """Target tokens a second on all GPUs beside one, each with the same batches a GPU.
 
     Runs are processes of their own; a rehearsal has two of a CPU.
     """
-    cards = torch.cuda.device_count() if bench.on_card else 2
-    if cards < 2:
-        return {"cards": "one is here: there is nothing to compare"}
-    one, all_cards = (_logged_run(bench, count) for count in (1, cards))
+    gpus = torch.cuda.device_count() if bench.on_gpu else 2
+    if gpus < 2:
+        return {"GPUs": "one is here: there is nothing to compare"}
+    one, all_gpus = (_logged_run(bench, count) for count in (1, gpus))
     return {
-        "cards": cards,
+        "GPUs": gpus,
         "target tokens/s on one": one,
-        "on all": all_cards,
-        "of linear": all_cards / one / cards,
+        "on all": all_gpus,
+        "of linear": all_gpus / one / gpus,
     }
 
 
-def _logged_run(bench: Bench, cards: int) -> float:
+def _logged_run(bench: Bench, gpus: int) -> float:
     folder, updates = new_folder(bench), bench.of(UPDATES)
     _train(
         bench,
         folder,
         *settings(bench, trainer="ddp"),
-        *(f"trainer.accelerator={'gpu' if bench.on_card else 'cpu'}", f"trainer.devices={cards}"),
+        *(f"trainer.accelerator={'gpu' if bench.on_gpu else 'cpu'}", f"trainer.devices={gpus}"),
         *(f"trainer.max_steps={(TURNS + 1) * updates}", f"trainer.log_every_n_steps={updates}"),
     )
     return logged_speed(folder / "metrics.csv")

@@ -159,7 +159,7 @@ def clean(bench: Bench) -> None:
     gc.collect()  # modules that are done with refer to themselves
     torch.set_float32_matmul_precision("highest")
     shape_settings.use_duck_shape = True
-    if bench.on_card:
+    if bench.on_gpu:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(bench.device)
 

@@ -20,9 +20,9 @@ from omegaconf import OmegaConf
 from pytorch_lightning import Callback, LightningModule, Trainer
 
 from benchmarks.data.made_up_text import write_text
+from benchmarks.gpu_rows import updates
 from benchmarks.gpu_rows.bench import CHUNK, TOKENS, Bench, Stopwatch, Values
 from benchmarks.gpu_rows.models import TINY
-from benchmarks.gpu_rows.updates import BareUpdate
 from transformer.cli.config.compose import compose_config
 from transformer.data.batching.loader import Update
 from transformer.runs.train import fit
@@ -32,7 +32,7 @@ from transformer.tasks.registry import make_task
 SYNCHRONIZING = "called a synchronizing CUDA operation"
 """What torch warns of in its sync debug mode."""
 MEMORY = 4
-"""GiB of the card that the row of too little memory leaves to a run."""
+"""GiB of the GPU that the row of too little memory leaves to a run."""
 PAIRS = 50_000
 """Sentence pairs of the text."""
 UPDATES, TURNS = 20, 3
@@ -60,7 +60,7 @@ def settings(bench: Bench, *overrides: str, trainer: str | None = None) -> list[
             write_text(part, *files[split])
             part.replace(file)
     tiny = [f"model.{key}={value}" for key, value in TINY.items()] if bench.small > 1 else []
-    device, workers = ("gpu", 2) if bench.on_card else ("cpu", 0)
+    device, workers = ("gpu", 2) if bench.on_gpu else ("cpu", 0)
     return [
         *("data=files", f"trainer={trainer or device}", "model=base", *tiny),
         *("schedule=noam", "optimizer.lr=1.0", "precision=bf16-mixed", "decoding=greedy"),
@@ -108,24 +108,28 @@ def watched(bench: Bench, see: Callable[[int, Update[Any]], None], *overrides: s
 
 
 def run(bench: Bench, *, compiled: bool = False) -> Values:
-    """A whole run beside bare updates with batches of its own text, in tokens of both sides."""
+    """A whole run beside updates alone on batches of its text, in tokens of both sides."""
     task = make_task(run_config(values(bench)))
     task.data.prepare_data()
     task.data.setup("fit")
-    batches = [update.batches[0] for update in islice(task.data.train_dataloader(), 10)]
+    batches = [one.batches[0] for one in islice(task.data.train_dataloader(), 10)]
     task.data.teardown("fit")
     tokens = sum(batch.tokens for batch in batches)
     batches = [batch.to(bench.device) for batch in batches]
-    bare = BareUpdate(bench, "base", compiled=compiled)
+    alone = updates.Update(bench, "base", compiled=compiled)
 
     def all_of_them() -> None:
         for batch in batches:
-            bare(batch)
+            alone(batch)
 
-    alone = tokens / bench.time(all_of_them)["ms"] * 1000
-    del bare
+    speed = tokens / bench.time(all_of_them)["ms"] * 1000
+    del alone
     whole = run_speed(bench, f"trainer.compile={'layers' if compiled else 'none'}")
-    return {"bare tokens/s": alone, "run tokens/s": whole, "of bare": whole / alone}
+    return {
+        "tokens/s of updates alone": speed,
+        "tokens/s of the run": whole,
+        "share": whole / speed,
+    }
 
 
 def run_speed(bench: Bench, *overrides: str) -> float:
@@ -149,7 +153,7 @@ def run_speed(bench: Bench, *overrides: str) -> float:
 
 
 def syncs(bench: Bench) -> Values:
-    """Waits of the host for the card in an update of a run, and the lines that wait."""
+    """Waits of the host for the GPU in an update of a run, and the lines that wait."""
     caught: list[warnings.WarningMessage] = []
     updates = bench.of(UPDATES)
 
@@ -158,14 +162,14 @@ def syncs(bench: Bench) -> Values:
         if done == updates:
             caught = recording.enter_context(warnings.catch_warnings(record=True))
             warnings.simplefilter("always")
-            if bench.on_card:
+            if bench.on_gpu:
                 torch.cuda.set_sync_debug_mode("warn")
         elif done == 2 * updates:
             recording.close()  # what ends a run waits, too
             raise Enough
 
     with ExitStack() as recording:
-        if bench.on_card:
+        if bench.on_gpu:
             recording.callback(torch.cuda.set_sync_debug_mode, "default")
         watched(bench, see)
     return waits(caught, updates)
@@ -183,17 +187,17 @@ def waits(caught: Sequence[warnings.WarningMessage], updates: int) -> Values:
 
 
 def oom(bench: Bench) -> Values:
-    """A run with batches that do not fit into a small part of the card: they are halved."""
+    """A run with batches that do not fit into a small part of the GPU: they are halved."""
     tokens = bench.of(4 * TOKENS)
     overrides = f"data.batch_tokens={tokens}", "trainer.max_steps=3"
     config = run_config(values(bench, *overrides))
-    if bench.on_card:
+    if bench.on_gpu:
         total = torch.cuda.get_device_properties(bench.device).total_memory
         torch.cuda.set_per_process_memory_fraction(MEMORY * 2**30 / total)
     try:
         _, task, trained = fit(config, new_folder(bench))
     finally:
-        if bench.on_card:
+        if bench.on_gpu:
             torch.cuda.set_per_process_memory_fraction(1.0)
     largest = task.module.accumulate.halving.max_positions
     return {

@@ -1,7 +1,7 @@
-"""Rows of benchmarks/gpu.py on bare updates: ours, and those of other frameworks beside them.
+"""Rows of benchmarks/gpu.py on updates: ours, and those of other frameworks beside them.
 
-A bare update is a model's forward and backward pass, clipping and Adam on batches that are on the
-card already: what a run, with its loader, logs and checks, can reach at best.
+An update is a model's forward and backward pass, clipping and Adam on batches that are on the
+GPU already: what a run, with its loader, logs and checks, can reach at best.
 """
 
 from collections.abc import Callable
@@ -42,7 +42,7 @@ def ours(
     **changes: Any,
 ) -> Values:
     """Updates of a preset, as a run in ``bf16-mixed`` makes them."""
-    update = BareUpdate(bench, model, compiled=compiled, chunk=chunk, **changes)
+    update = Update(bench, model, compiled=compiled, chunk=chunk, **changes)
     return measured(bench, update, size_of(update.module.model.config), tokens)
 
 
@@ -66,11 +66,11 @@ def torch_transformer(bench: Bench) -> Values:
 
 def launches(bench: Bench, *, compiled: bool = False) -> Values:
     """Kernels that an update launches."""
-    update = BareUpdate(bench, "base", compiled=compiled)
+    update = Update(bench, "base", compiled=compiled)
     batch = made_batches(bench, bench.of(TOKENS), 1)[0].to(bench.device)
     for _ in range(2):
         update(batch)
-    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if bench.on_card else ())]
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if bench.on_gpu else ())]
     with profile(activities=activities) as watched:
         update(batch)
     counted = (event for event in watched.key_averages() if "LaunchKernel" in event.key)
@@ -78,8 +78,8 @@ def launches(bench: Bench, *, compiled: bool = False) -> Values:
 
 
 def shapes(bench: Bench) -> Values:
-    """Milliseconds of an update whose shape the card meets for the first time, and again."""
-    update = BareUpdate(bench, "base")
+    """Milliseconds of an update whose shape the GPU meets for the first time, and again."""
+    update = Update(bench, "base")
     count = bench.of(4 * BATCHES)
     batches = [one.to(bench.device) for one in made_batches(bench, bench.of(TOKENS), count)]
     for other in made_batches(bench, bench.of(TOKENS // 2), 3):
@@ -95,7 +95,7 @@ def shapes(bench: Bench) -> Values:
     }
 
 
-class BareUpdate:
+class Update:
     """Updates of a new model of ours without Lightning, loader, logs and checks."""
 
     def __init__(
@@ -154,7 +154,7 @@ def _plain(bench: Bench, model: nn.Module, logits: Callable[[Batch], Tensor]) ->
 
 
 def measured(bench: Bench, update: Callable[[Batch], None], size: Size, tokens: int) -> Values:
-    """Speed, share of what the card can do, and memory of updates with so many tokens a side."""
+    """Speed, share of what the GPU can do, and memory of updates with so many tokens a side."""
     batches = made_batches(bench, bench.of(tokens), bench.of(BATCHES))
     targets = sum(batch.target_tokens for batch in batches)
     sources = sum(batch.source_tokens for batch in batches)

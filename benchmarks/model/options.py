@@ -82,7 +82,7 @@ OPTIONS = [
 def train(option: Option, folder: Path, steps: int, extra: list[str]) -> None:
     """Train, validate once and test, unless that is done."""
     bounds = [f"trainer.max_steps={steps}", f"trainer.val_check_interval={steps}"]
-    # The recipe of pocket has rotary ones.
+    # The experiment of pocket has rotary ones.
     plain = () if "model.positions" in option.overrides else ("model.positions=sinusoidal",)
     run = Trained((*bounds, *plain, *option.overrides.split(), *extra), folder)
     run.check()

@@ -1,4 +1,4 @@
-"""What is changed in the recipe of Multi30k, one thing a row, and where it was published.
+"""What is changed in the experiment of Multi30k, one thing a row, and where it was published.
 
 It does not know how they are trained.
 """
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Change:
-    """What is changed in the recipe, and where it was published.
+    """What is changed in the experiment, and where it was published.
 
     Attributes:
         overrides: Arguments of train.py; of ``transformer`` if the first is ``recipe=NAME``, with
@@ -34,7 +34,7 @@ class Change:
     @property
     def folder(self) -> str:
         """Where it is trained; two rows may be of one training."""
-        return "_".join(self.shown.replace("=", "-").split()) or "recipe"
+        return "_".join(self.shown.replace("=", "-").split()) or "baseline"
 
     @property
     def shown(self) -> str:
@@ -62,7 +62,7 @@ CHAINS = [
         "recipe=distill teachers={teachers}",
         "Kim and Rush 2016, Freitag et al. 2017: learn from three seeds, too",
         last="04_student",
-        teachers=("recipe", "seed-2", "seed-3"),
+        teachers=("baseline", "seed-2", "seed-3"),
     ),
     Change(
         "recipe=backtranslate monolingual={german}",
@@ -74,8 +74,8 @@ ROWS = [*CHANGES, *CHAINS]
 
 
 def chosen(names: Collection[str]) -> list[Change]:
-    """The rows of these names, and if there are any, the recipe and whatever they learn from."""
+    """The rows of these names, and if there are any, the baseline and what they learn from."""
     if not names:
         return []
     teachers = {name for change in ROWS if change.name in names for name in change.teachers}
-    return [one for one in ROWS if one.name in {"recipe", *names, *teachers}]
+    return [one for one in ROWS if one.name in {"baseline", *names, *teachers}]

@@ -2,7 +2,7 @@
 
     python benchmarks/results/ablations.py --data-root FOLDER [--updates 5000] [--only NAME…]
 
-Each row is the recipe without its R-Drop, which takes twice as long, with one thing changed, in
+Each row is the experiment without its R-Drop, which takes twice as long, with one thing changed, in
 fewer updates than it has of its own, with its whole schedule in them. Every training makes as many;
 a ``recipe=`` row is of several. No test set is looked at.
 The p-values are of ``transformer compare`` against the first row: they tell whether another text of
@@ -34,7 +34,7 @@ from transformer.data.corpora.catalog import PUBLISHED, find
 from transformer.training.checkpointing.run_directory import is_finished
 
 PAGE = ROOT / "docs" / "results.md"
-RECIPE = ("experiment=multi30k_tiny", "test=false")
+EXPERIMENT = ("experiment=multi30k_tiny", "test=false")
 ONE_PASS = "loss=label_smoothed"
 """Without R-Drop, which takes twice as long."""
 VALIDATIONS = 20
@@ -53,7 +53,7 @@ class Measured:
         machine: That it was trained on.
         bleu: On validation.
         signature: Of that score.
-        difference: To the recipe.
+        difference: To the experiment.
         p: Of the less sure of two tests.
         hours: All its trainings, those that it learns from left out.
     """
@@ -76,7 +76,7 @@ def training(change: Change, folder: Path, updates: int, data: Path) -> Training
     """The run of a change, or its runs."""
     losses = () if "loss=" in change.overrides else (ONE_PASS,)
     common = (
-        *(*RECIPE, *losses),
+        *(*EXPERIMENT, *losses),
         f"trainer.max_steps={updates}",
         f"schedule.warmup={min(1000, updates // 5)}",
         # Ten checkpoints to average lie as far apart as validations.
@@ -114,7 +114,7 @@ def compared(systems: list[Path]) -> list[dict[str, Any]]:
 
 
 def alone(run: Path) -> dict[str, Any]:
-    """BLEU on validation of the recipe where nothing is compared with it."""
+    """BLEU on validation of the experiment where nothing is compared with it."""
     scores = json.loads(_verb("evaluate", f"checkpoint={run}", "split=validation"))
     [bleu] = [one for one in scores if one["name"] == "BLEU"]
     return {**bleu, "difference": None}
@@ -173,7 +173,7 @@ def trained(
 ) -> Iterator[dict[Change, Training]]:
     """Train what is missing, teachers before who learns from them; give what each training is of.
 
-    Nothing is given before the recipe, which all are compared with.
+    Nothing is given before the experiment, which all are compared with.
     """
     base, done = _base(runs), dict[Change, Training]()
     for kind in (Trained, Chained):
@@ -190,10 +190,10 @@ def _base(runs: Mapping[Change, Training]) -> Training:
 
 
 def measure(rows: Mapping[Change, Training], base: Training, updates: int) -> list[Measured]:
-    """What rows have given, compared with the recipe.
+    """What rows have given, compared with the experiment.
 
     Raises:
-        SystemExit: The recipe has another BLEU than what the rows before were compared with.
+        SystemExit: The experiment has another BLEU than what the rows before were compared with.
     """
     others = {change: run for change, run in rows.items() if change.name != BASE}
     systems = [system(change, run.run) for change, run in others.items()]

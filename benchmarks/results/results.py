@@ -1,13 +1,13 @@
-"""Scores of the recipes on their test sets: what README.md and docs/results.md report.
+"""Scores of the experiments on their test sets: what README.md and docs/results.md report.
 
     python benchmarks/results/results.py --data FOLDER [--only NAME…] [--seeds 1] [--threads 2]
 
-FOLDER holds ``multi30k``, ``tanaka_enja`` and ``g2p``, as ``data.root`` wants them. Each recipe is
-trained as its file says, with seeds 1, 2 and so on; validation chooses the checkpoint, the test set
-is scored once, at the end of training. What a run has given goes into docs/results.jsonl, and a run
-that is there is not repeated: take its line out and its folder away to have it made again. So the
-command goes on where it was stopped, and the tables grow: one for each kind of text, whose scores
-are not to be compared with those of another.
+FOLDER holds ``multi30k``, ``tanaka_enja`` and ``g2p``, as ``data.root`` wants them. Each experiment
+is trained as its file says, with seeds 1, 2 and so on; validation chooses the checkpoint, the test
+set is scored once, at the end of training. What a run has given goes into docs/results.jsonl, and a
+run that is there is not repeated: take its line out and its folder away to have it made again. So
+the command goes on where it was stopped, and the tables grow: one for each kind of text, whose
+scores are not to be compared with those of another.
 """
 
 import argparse
@@ -37,7 +37,7 @@ class Measured:
     """What a run has given.
 
     Attributes:
-        name: Of the recipe and its direction.
+        name: Of the experiment and its direction.
         seed: Of the run.
         commit: Of the code that trained it.
         machine: That it was trained on.
@@ -70,7 +70,7 @@ RECORDS = Records(PAGE.with_suffix(".jsonl"), Measured, key=("name", "seed"))
 
 @dataclass(frozen=True)
 class Result:
-    """A recipe on one direction, or language, of its corpus."""
+    """An experiment on one direction, or language, of its corpus."""
 
     experiment: str
     corpus: str | None
@@ -79,7 +79,7 @@ class Result:
     text: str
     """The kind of text that is scored: one of ``TEXTS``."""
     changed: str = ""
-    """What is not as the recipe says, one argument."""
+    """What is not as the experiment says, one argument."""
 
     @property
     def name(self) -> str:
@@ -153,7 +153,7 @@ def command(run: Trained) -> str:
 def columns(names: Sequence[str]) -> tuple[str, ...]:
     """The head of a table of these scores, that which chooses first."""
     return (
-        *("recipe", "direction", "model", "parameters", *names, f"{names[0]} of validation"),
+        *("experiment", "direction", "model", "parameters", *names, f"{names[0]} of validation"),
         *("seeds", "updates", "hours", "machine", "commit", "command"),
     )
 

@@ -52,7 +52,7 @@ def run(name: str) -> dict[str, Any]:
 
 def test_there_is_one_of_each() -> None:
     assert list(EXAMPLES) == [
-        *("loss", "attention", "search", "corpus", "metric", "format", "verb", "task")
+        *("loss", "attention", "search", "corpus", "metric", "format", "command", "task")
     ]
     assert all(len(code.splitlines()) <= 14 for code in EXAMPLES.values())
 
@@ -120,7 +120,7 @@ def test_the_verb_runs(
     [(verb, (path, description))] = ast.literal_eval(f"{{{ENTRIES[0]}}}").items()
     monkeypatch.setitem(VERBS, verb, (path, description))
     module = f"transformer.cli.{path.partition(':')[0]}"
-    monkeypatch.setitem(sys.modules, module, SimpleNamespace(**run("verb")))
+    monkeypatch.setitem(sys.modules, module, SimpleNamespace(**run("command")))
     (tmp_path / "best.ckpt").touch()
     assert main(["where", f"checkpoint={tmp_path}/best.ckpt"]) == 0
     assert capsys.readouterr().out == f"{tmp_path}/best.ckpt\n"

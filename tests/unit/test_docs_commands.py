@@ -131,7 +131,7 @@ def check_verb(call: list[str], *, elided: bool) -> None:
     verb, *arguments = (word for word in call if not PLACEHOLDER.fullmatch(word))
     if verb.startswith("recipe=") and verb != "recipe=NAME":
         return check_recipe(call, elided=elided)
-    assert verb in {*VERBS, "VERB", "recipe=NAME", "--version"}, f"no verb {verb}"
+    assert verb in {*VERBS, "COMMAND", "recipe=NAME", "--version"}, f"no verb {verb}"
     if verb == "compare":  # systems are named without a key
         arguments = ["a", "b", *(word for word in arguments if "=" in word)]
     if not arguments or arguments[0] == "--help":
@@ -218,7 +218,7 @@ def test_the_pages_have_commands() -> None:
         ("`transformer recipe=distill teacher=RUN translate.device=cuda output=FOLDER`", True),
         ("`transformer recipe=distill teacher=RUN translate.devices=cuda output=FOLDER`", False),
         ("| `export checkpoint=RUN quantization=int8` |", True),
-        ("| `export checkpoint=RUN quantization=int8` |", False),
+        ("| `export checkpoint=RUN quantisation=int8` |", False),
         ("`echo a | transformer translate checkpoint=RUN to=de`", True),
         ("`make docs`", True),
         ("`make doc`", False),

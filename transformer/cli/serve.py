@@ -14,8 +14,8 @@ from transformer.cli.threads import set_search_threads
 from transformer.common.errors import InputError, require_package
 from transformer.common.files import given_path
 from transformer.common.schema import typed
-from transformer.decoding.translation.result import OnFailure
 from transformer.serving.languages import Direction, Directions, trained_directions
+from transformer.settings.serve import OnFailure
 
 _PACKAGES = ("lxml", "multipart", "prometheus_client", "py3langid", "starlette", "uvicorn")
 
@@ -26,7 +26,7 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
         require_package(package, "serve", "serve")
     from transformer.serving.access import Access, read_keys
     from transformer.serving.http_server import build_app, listen, run_until_signal
-    from transformer.serving.request_queue import TranslationService
+    from transformer.serving.request_queue import RequestQueue
     from transformer.settings.serve import ServerConfig
     from transformer.training.optimization.cpu_allocator import return_freed_memory
 
@@ -42,7 +42,7 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
     thread.submit(set_search_threads, weights).result()  # loading has set them for the last
     tokens = min(one.translator.batch_tokens for one in directions.all)
     width = max(one.translator.search.width for one in directions.all)
-    service = TranslationService(
+    queue = RequestQueue(
         directions,
         settings.limits,
         batch_tokens=max(1, tokens // width),
@@ -56,7 +56,7 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
         print(f"translating from {pairs} at http://{host}:{port}", file=sys.stderr, flush=True)
 
     run_until_signal(
-        build_app(service, Access(keys, settings.limits.requests)), listening, settings, started
+        build_app(queue, Access(keys, settings.limits.requests)), listening, settings, started
     )
 
 

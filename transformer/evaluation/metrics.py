@@ -25,7 +25,7 @@ def _imported(factory: str, *names: str, **settings: bool) -> Callable[[MetricsC
 
 _sentence = partial(_imported, "sentence_metrics:build_sentence_metric")
 
-_BUILDERS: dict[str, Callable[[MetricsConfig], Metric]] = {
+BUILDERS: dict[str, Callable[[MetricsConfig], Metric]] = {
     "bleu": MetricsConfig.bleu,
     "chrf": lambda config: CHRF(lowercase=config.lowercase),
     "ter": lambda _: TER(),
@@ -51,7 +51,7 @@ class Score:
 
     Attributes:
         name: As sacreBLEU writes it (BLEU, chrF2, TER), or exact_match, AER, f1_NOUN and so on.
-        value: In per cent for text, accuracy and F1; from 0 to 1 for alignment; 1 or more for
+        value: In percent for text, accuracy and F1; from 0 to 1 for alignment; 1 or more for
             perplexity.
         signature: Settings and, for metrics of text, the version of the program.
         fields: The values of ``to_json``, such as ``score`` (the rounded value) and precision.
@@ -130,7 +130,7 @@ def build_metric(name: str, config: MetricsConfig, *, of_sentence: bool = False)
         return config.bleu(effective_order=True)
     if of_sentence and name == "gleu":
         return _imported("sentence_metrics:Gleu", smooth=True)(config)
-    return _BUILDERS[name](config)
+    return BUILDERS[name](config)
 
 
 def nearest(candidates: Iterable[str], reference: str, bleu: BLEU) -> str:

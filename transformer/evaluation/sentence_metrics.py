@@ -28,7 +28,7 @@ class SentenceSignature(Signature):
 
 
 class SentenceMetric(Metric):
-    """A ratio of sums, in per cent; with ``uses_source`` the first references are the sources."""
+    """A ratio of sums, in percent; with ``uses_source`` the first references are the sources."""
 
     _SIGNATURE_TYPE = SentenceSignature
 

@@ -12,7 +12,7 @@ def tag_scores(
     given: Sequence[Sequence[str]],
     training: Container[str],
 ) -> list[Score]:
-    """Accuracy of all and of unknown words, F1 of each tag, in per cent.
+    """Accuracy of all and of unknown words, F1 of each tag, in percent.
 
     A word is unknown if ``training``, the words of the training text, does not have it.
     """

@@ -28,7 +28,7 @@ CTRANSLATE2: Values = {
 }
 ONNX: Values = {name: values for name, values in _FULL.items() if name != "query_key_norm"}
 TRANSFORMERS: Values = {**_FULL, "num_kv_heads": (None,)}
-"""Of all families; each has settings of its own (``families/family.py``)."""
+"""Of all architectures; each has settings of its own (``architectures/architecture.py``)."""
 
 
 def check_heads(model: Transformer) -> None:

@@ -17,7 +17,7 @@ from transformer.checkpoint.validation import all_finite
 from transformer.common.errors import InputError, raise_objections, readable
 from transformer.common.schema import typed, typed_value
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.interchange.architectures.family import model_settings, read_config
+from transformer.interchange.architectures.architecture import model_settings, read_config
 from transformer.interchange.architectures.npz import DECODER, read_npz
 from transformer.interchange.architectures.subwords import ImportedTokenizer
 from transformer.interchange.architectures.weight_names import import_weights, is_untied
@@ -40,29 +40,29 @@ def read_folder(folder: Path) -> Imported:
     """The model of a folder of Marian itself, or of transformers."""
     languages: tuple[str | None, ...] = (None, None)
     if (folder / DECODER).is_file() and not (folder / "config.json").is_file():
-        config, family, weights, vocabulary = read_npz(folder)
+        config, architecture, weights, vocabulary = read_npz(folder)
     else:
         values = read_mapping(folder / "config.json")
         values |= read_mapping(folder / "generation_config.json", optional=True)
-        config, family = read_config(values)
+        config, architecture = read_config(values)
         weights = read_weights(folder)
-        if not any(name.startswith(family.prefix) for name in weights):
+        if not any(name.startswith(architecture.prefix) for name in weights):
             # Saved without its output, as facebook/bart-large is.
-            weights = {f"{family.prefix}{name}": weight for name, weight in weights.items()}
-        vocabulary = family.files.import_tokenizer(folder, values.get("vocab_size"))
-        _check_symbols(values, vocabulary, family.start)
+            weights = {f"{architecture.prefix}{name}": weight for name, weight in weights.items()}
+        vocabulary = architecture.files.import_tokenizer(folder, values.get("vocab_size"))
+        _check_symbols(values, vocabulary, architecture.start)
         names = read_mapping(folder / "tokenizer_config.json", optional=True)
-        keys = ("src", "tgt") if family.tags_both_sides else ("source", "target")
+        keys = ("src", "tgt") if architecture.tags_both_sides else ("source", "target")
         languages = tuple(_code(names.get(f"{key}_lang")) for key in keys)
-    settings = model_settings(config, family, untied=is_untied(weights, family))
-    if settings["tie_embeddings"] not in family.has["tie_embeddings"]:
+    settings = model_settings(config, architecture, untied=is_untied(weights, architecture))
+    if settings["tie_embeddings"] not in architecture.has["tie_embeddings"]:
         raise InputError(f"{folder}: lm_head.weight is not that of the embeddings, as it must be")
     sizes = _sizes(vocabulary.tokenizer)
     model = typed(ModelConfig, settings | sizes, "model")
-    ours = import_weights(weights, family, model, vocabulary.source, vocabulary.target)
+    ours = import_weights(weights, architecture, model, vocabulary.source, vocabulary.target)
     if not all(map(all_finite, ours.values())):
         raise InputError(f"{folder}: its weights hold NaN or infinity; use another model")
-    settings["output_bias"] = "projection.bias" in ours and (family.output_bias or "fixed")
+    settings["output_bias"] = "projection.bias" in ours and (architecture.output_bias or "fixed")
     decoding = {
         "beam_size": config.num_beams,
         "length_penalty": config.length_penalty,

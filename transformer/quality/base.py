@@ -10,6 +10,7 @@ from typing import Annotated, ClassVar, Literal, NamedTuple
 from transformer.common.errors import raise_objections
 from transformer.common.escaping import escaped
 from transformer.common.schema import Range, out_of_range
+from transformer.data.corpora.split import NumberedPair
 
 Side = Literal["source", "target"]
 SIDES: tuple[Side, Side] = ("source", "target")
@@ -20,21 +21,6 @@ _NO_WORD = re.compile(r"[\W_]+")
 # Variation selectors only choose how the character before them is drawn.
 _VARIATIONS = frozenset(map(chr, range(0xFE00, 0xFE10)))
 _QUOTED = 60
-
-
-class NumberedPair(NamedTuple):
-    """A sentence pair with its line number."""
-
-    line: int
-    """Line of its file or files, from 1."""
-    source: str
-    target: str
-    source_tokens: int = 0
-    target_tokens: int = 0
-
-    @property
-    def texts(self) -> tuple[str, str]:
-        return self.source, self.target
 
 
 class Fault(NamedTuple):

@@ -16,9 +16,9 @@ import numpy as np
 
 from transformer.common.errors import InputError
 from transformer.common.files import written_whole
+from transformer.data.corpora.split import NumberedPair
 from transformer.data.text.parallel import Corpus, Pair, read_lines
 from transformer.data.text.word_alignment import word_count
-from transformer.quality.base import NumberedPair
 from transformer.quality.checks import characters, markup
 from transformer.quality.factory import Checks
 

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from itertools import islice
 
 from transformer.common.errors import how_to_install
-from transformer.data.corpora.split import Split
+from transformer.data.corpora.split import NumberedPair, Split, numbered
 from transformer.data.text.parallel import Pair
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.quality import base
@@ -20,7 +20,6 @@ from transformer.quality.checks import (
 )
 from transformer.quality.checks.misalignment import Misalignment
 from transformer.quality.checks.repeated_text import Leaks, Repeats
-from transformer.quality.texts import numbered
 
 _CHUNK = 1024
 # Bytes of UTF-8 to a token: 4.2 with 8,000 subwords of English and German (Multi30k).
@@ -48,7 +47,7 @@ class Checks:
         }
         self._alphabet = characters.Alphabet(tokenizer)
 
-    def pairs(self, split: str) -> Iterator[base.NumberedPair]:
+    def pairs(self, split: str) -> Iterator[NumberedPair]:
         """Yield the pairs to examine, with token counts; raises InputError as `Split` does."""
         stream = islice(numbered(self.splits[split]), self.config.max_pairs)
         while chunk := list(islice(stream, _CHUNK)):
@@ -137,6 +136,6 @@ def count_tokens(
     return [list(map(len, ids)) for ids in encoded]
 
 
-def _find_control_in_features(pair: base.NumberedPair) -> base.Fault | None:
+def _find_control_in_features(pair: NumberedPair) -> base.Fault | None:
     """The tab before the features of a source is meant."""
     return characters.find_control(pair._replace(source=pair.source.replace("\t", " ", 1)))

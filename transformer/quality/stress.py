@@ -25,9 +25,9 @@ class Stress:
     """What a disturbance does to a translator.
 
     Attributes:
-        changed: Per cent of the inputs that differ from the clean text.
+        changed: Percent of the inputs that differ from the clean text.
         loss: By how much the score is worse than on clean text; both are None without a reference.
-        unchanged: Per cent of outputs that equal the clean output, if the target must not change.
+        unchanged: Percent of outputs that equal the clean output, if the target must not change.
         agreement: chrF against the clean outputs, changed as references are; None if all are blank.
         failures: Number of outputs by flag.
     """

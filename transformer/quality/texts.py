@@ -1,13 +1,11 @@
 """The texts to examine, unchanged, and the line numbers of their pairs."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from transformer.common.errors import InputError
 from transformer.data.corpora.resolve import as_files, find_corpus_splits
-from transformer.data.corpora.split import Split
-from transformer.data.text.parallel import SEPARATOR, AnotherTarget
-from transformer.quality.base import NumberedPair, Side
+from transformer.data.corpora.split import Split, numbered
+from transformer.quality.base import Side
 from transformer.settings.data import DataConfig
 
 
@@ -24,21 +22,6 @@ def given_texts(data: DataConfig) -> dict[str, Split]:
             files = ", ".join(map(str, text.corpus.paths))
             raise InputError(f"{files}: the {name} text has no line; give another data.{name}")
     return texts
-
-
-def numbered(split: Split) -> Iterator[NumberedPair]:
-    """Yield the pairs of a split with line numbers, without those that separate documents."""
-    line = 0
-    for index, pair in enumerate(split.corpus):
-        if pair is SEPARATOR:
-            continue
-        # Another target is on the line of the pair before.
-        if not isinstance(pair[1], AnotherTarget):
-            line += 1
-        in_split = (index in split.lines) is not split.inverted
-        separates = split.sentences != 1 and not any(text.strip() for text in pair)
-        if in_split and not separates:
-            yield NumberedPair(line, *pair)
 
 
 def line_location(split: Split, side: Side | None, line: int) -> str:

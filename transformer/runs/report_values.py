@@ -112,12 +112,12 @@ def _validation(config: RunConfig, curves: Mapping[str, Any]) -> Values | None:
     """The validation that chose the best checkpoint: of equal scores the lowest loss."""
     light = config.task == "translation"  # its class would import Lightning
     task = None if light else task_class(config.task)
-    criterion = task.model_selection(config) if task else best_by_text(config.metrics)
-    if not (points := curves.get(criterion.metric)):
+    selection = task.model_selection(config) if task else best_by_text(config.metrics)
+    if not (points := curves.get(selection.metric)):
         return None
-    sign, losses = -1 if criterion.mode == "max" else 1, dict(curves.get("val/loss", ()))
+    sign, losses = -1 if selection.mode == "max" else 1, dict(curves.get("val/loss", ()))
     best, value = min(points, key=lambda one: (sign * one[1], losses.get(one[0], math.inf)))
-    found = {"metric": criterion.metric, "best": value, "best_update": best, "count": len(points)}
+    found = {"metric": selection.metric, "best": value, "best_update": best, "count": len(points)}
     lowest = min(losses, key=losses.__getitem__, default=None)
     return {**found, "last_update": points[-1][0], "lowest_loss_update": lowest}
 

@@ -29,7 +29,7 @@ from transformer.serving.interfaces.http import LimitedBodies
 from transformer.serving.interfaces.libretranslate import LibreTranslate
 from transformer.serving.interfaces.page import page_routes
 from transformer.serving.metrics import Metrics
-from transformer.serving.request_queue import TranslationService
+from transformer.serving.request_queue import RequestQueue
 from transformer.settings.serve import ServerConfig
 
 _CLOSE_SECONDS = 5.0
@@ -43,23 +43,23 @@ _CORS = Middleware(
 )
 
 
-def build_app(service: TranslationService, access: Access) -> Starlette:
-    """The application of a service; it ends the service when the server stops."""
+def build_app(queue: RequestQueue, access: Access) -> Starlette:
+    """The application of a queue, which ends when the server stops."""
 
     async def health(request: Request) -> Response:
-        status = "ok" if service.batcher.works else "the thread of the models has ended"
+        status = "ok" if queue.batcher.works else "the thread of the models has ended"
         return JSONResponse({"status": status}, 200 if status == "ok" else 503)
 
     async def metrics(request: Request) -> Response:
-        return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+        return Response(generate_latest(queue.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
     async def spec(request: Request) -> Response:
         return JSONResponse(description)
 
     file = files("transformer.serving.interfaces").joinpath("assets/openapi.yaml")
     description = yaml.safe_load(file.read_text("utf-8"))
-    stored = Files(service.limits)
-    deepl = DeepL(service, access, stored)
+    stored = Files(queue.limits)
+    deepl = DeepL(queue, access, stored)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -67,20 +67,20 @@ def build_app(service: TranslationService, access: Access) -> Starlette:
             yield
             await deepl.documents.close()
         # No client waits any more, but a batch may take long.
-        service.batcher.close(_CLOSE_SECONDS)
+        queue.batcher.close(_CLOSE_SECONDS)
 
     routes = [
-        *LibreTranslate(service, access, stored).routes(),
+        *LibreTranslate(queue, access, stored).routes(),
         *deepl.routes(),
         *page_routes(),
         Route("/health", health),
         Route("/metrics", metrics),
         Route("/spec", spec),
     ]
-    measured = Middleware(Measured, metrics=service.metrics, routes={one.path for one in routes})
+    measured = Middleware(Measured, metrics=queue.metrics, routes={one.path for one in routes})
     return Starlette(
         routes=routes,
-        middleware=[measured, _CORS, Middleware(LimitedBodies, limits=service.limits)],
+        middleware=[measured, _CORS, Middleware(LimitedBodies, limits=queue.limits)],
         exception_handlers={HTTPException: _no_route},
         lifespan=lifespan,
     )

@@ -120,7 +120,7 @@ def _lower(code: str) -> str:
 
 
 class Detected(NamedTuple):
-    """A language and its probability in per cent."""
+    """A language and its probability in percent."""
 
     language: str
     confidence: float

@@ -90,7 +90,7 @@ class MicroBatcher:
                 taken = set(map(id, batch))
                 self._waiting = [job for job in self._waiting if id(job) not in taken]
                 self._metrics.waiting.set(len(self._waiting))
-                # Drop cancelled jobs: the client has gone, or its time is over.
+                # Drop canceled jobs: the client has gone, or its time is over.
                 batch = [job for job in batch if job.result.set_running_or_notify_cancel()]
                 if batch or (not self._waiting and self._closed):
                     return batch

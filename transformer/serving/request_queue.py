@@ -30,7 +30,7 @@ _Futures = dict[Sentence, "asyncio.Future[SentenceTranslation]"]
 _Split = list[list[tuple[Part, Sentence]]]
 
 
-class TranslationService:
+class RequestQueue:
     """Translates the texts of all clients; ``cache`` is the number of remembered sentences."""
 
     def __init__(

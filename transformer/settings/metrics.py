@@ -19,7 +19,7 @@ class MetricName(NamedTuple):
     better: Better = "higher"
 
 
-METRICS: Mapping[str, MetricName] = {
+METRICS: dict[str, MetricName] = {
     "bleu": MetricName("BLEU"),
     "chrf": MetricName("chrF"),
     "ter": MetricName("TER", "lower"),

@@ -1,10 +1,12 @@
 """Settings of a server; conf/serve.yaml explains them."""
 
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Literal
 
 from transformer.common.schema import Range
-from transformer.decoding.translation.result import OnFailure
+
+OnFailure = Literal["mark", "next_best", "resample"]
+"""What happens to a translation with a flag (``FlaggingTranslator``)."""
 
 
 @dataclass(frozen=True)

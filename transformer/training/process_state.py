@@ -1,4 +1,4 @@
-"""State of the process that training changes, and that a program gets back afterwards."""
+"""State of the process that training changes, and that a program gets back afterward."""
 
 import logging
 import os

@@ -51,7 +51,7 @@ def build_trainer(
     config: RunConfig,
     folder: Path,
     validation: Sequence[Callback],
-    criterion: ModelSelection,
+    selection: ModelSelection,
     resume: Resumable | None = None,
 ) -> Trainer:
     """Lightning's trainer with the user's arguments; raises InputError if it rejects one."""
@@ -59,7 +59,7 @@ def build_trainer(
     given = resolve_devices(resolve_precision(config.trainer))
     arguments = {key: value for key, value in asdict(given).items() if key not in _OURS}
     arguments["strategy"] = _strategy(config, given)
-    callbacks = build_callbacks(config, validation, criterion, folder / "checkpoints")
+    callbacks = build_callbacks(config, validation, selection, folder / "checkpoints")
     loggers = build_loggers(config.logger, folder)
     if config.logger.wandb:
         from transformer.training.callbacks import remote_loggers as remote
@@ -90,7 +90,7 @@ def build_trainer(
 
 
 def build_callbacks(
-    config: RunConfig, validation: Sequence[Callback], criterion: ModelSelection, folder: Path
+    config: RunConfig, validation: Sequence[Callback], selection: ModelSelection, folder: Path
 ) -> list[Callback]:
     """All callbacks in their order; fine-tuning validates before its first update, too."""
     settings, finetunes = config.callbacks, config.finetune_from is not None
@@ -100,13 +100,13 @@ def build_callbacks(
         # Before the task's, which must see the averaged weights.
         callbacks.append(MovingAverage(decay=settings.ema_decay))
     callbacks += [own_class("callbacks.own", name, Callback)() for name in settings.own]
-    callbacks += [*validation, Measure(), ContinuedLogs(), ProgressBar(criterion.metric)]
+    callbacks += [*validation, Measure(), ContinuedLogs(), ProgressBar(selection.metric)]
     callbacks.append(LastValidation())
     if settings.patience is not None:
-        callbacks.append(Patience(criterion, settings.patience))
+        callbacks.append(Patience(selection, settings.patience))
     return [
         *callbacks,
-        BestCheckpoint(folder, criterion),
+        BestCheckpoint(folder, selection),
         RecentCheckpoints(folder, settings.keep_last),
         LastCheckpoint(folder, settings.save_interval, validates=finetunes),
     ]
@@ -132,7 +132,7 @@ def bound_by_epochs(
     if epochs is None or epochs < 0:
         return
     batches, assignment = data.row, RankAssignment(trainer.world_size, data.accumulation)
-    assert batches.epoch_length is not None  # not of a stream (config.py)
+    assert batches.epoch_length is not None  # not of a stream (settings/run.py)
     left = epochs * batches.epoch_length - next_batch(before, done, batches, assignment)
     updates = done + max(0, math.ceil(left / assignment.batches))
     if not 0 <= trainer.max_steps <= updates:

@@ -17,7 +17,7 @@ from transformer.decoding.translation.translator import Translator
 from transformer.serving.access import Access, Client
 from transformer.serving.http_server import build_app, listen
 from transformer.serving.languages import Direction, Directions
-from transformer.serving.request_queue import TranslationService
+from transformer.serving.request_queue import RequestQueue
 from transformer.settings.serve import Limits, ServerConfig
 
 
@@ -42,8 +42,8 @@ def serving(
     directions = Directions(Direction(*pair, model, sentences=sentences) for pair in pairs)
     asked = limits(**changes)
     pool = ThreadPoolExecutor(1)
-    service = TranslationService(directions, asked, batch_tokens=100, cache=cache, thread=pool)
-    app = build_app(service, Access(clients, asked.requests))
+    queue = RequestQueue(directions, asked, batch_tokens=100, cache=cache, thread=pool)
+    app = build_app(queue, Access(clients, asked.requests))
     listening = listen(ServerConfig("127.0.0.1", 0, None, cache, 5.0, asked))
     server = uvicorn.Server(uvicorn.Config(app, log_level="error"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})

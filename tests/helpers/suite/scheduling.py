@@ -3,7 +3,7 @@
 from xdist.scheduler import LoadFileScheduling
 
 SHARE_TRANSFORMERS = {
-    "tests/parity/test_family_imports.py",
+    "tests/parity/test_architecture_imports.py",
     "tests/parity/test_huggingface.py",
     "tests/parity/test_m2m_import.py",
     "tests/parity/test_marian.py",
@@ -11,7 +11,7 @@ SHARE_TRANSFORMERS = {
     "tests/parity/test_marian_ssru.py",
     "tests/system/interchange/test_hub.py",
     "tests/unit/data/tokenization/test_file_vocabulary.py",
-    "tests/unit/interchange/test_families.py",
+    "tests/unit/interchange/test_architectures.py",
 }
 """Each worker would import it anew, ten seconds with the models that these files compare."""
 

@@ -1,4 +1,4 @@
-"""The benchmark of a card runs on a CPU, too, and keeps what it has measured."""
+"""The benchmark of a GPU runs on a CPU, too, and keeps what it has measured."""
 
 import json
 import os
@@ -210,7 +210,7 @@ def test_without_a_card_one_line_says_so(
     assert gpu.main(["all"]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert printed.err.startswith("error: benchmarks/gpu.py needs a CUDA card")
+    assert printed.err.startswith("error: benchmarks/gpu.py needs a CUDA GPU")
     assert printed.err.count("\n") == 1
 
 

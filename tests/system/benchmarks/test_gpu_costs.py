@@ -73,7 +73,7 @@ def test_activations_are_near_what_autograd_keeps() -> None:
 def test_costs_are_those_of_the_assumptions() -> None:
     known = Assumptions(nvlink=100.0, adapter=10.0, adapters=2)
     size = Size(width=1000, ffn=0, layers=0, vocabulary=250_000)  # 1 GB of gradients
-    seconds = {cards: known.all_reduce_seconds(size, cards) for cards in (1, 2, 8, 16, 64)}
+    seconds = {gpus: known.all_reduce_seconds(size, gpus) for gpus in (1, 2, 8, 16, 64)}
     assert seconds == pytest.approx(
         {
             1: 0.0,

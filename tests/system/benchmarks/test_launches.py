@@ -1,4 +1,4 @@
-"""What an update launches on a card is what docs/gpu.md says, and reads and writes as much."""
+"""What an update launches on a GPU is what docs/gpu.md says, and reads and writes as much."""
 
 from pathlib import Path
 

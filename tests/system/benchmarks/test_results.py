@@ -45,7 +45,7 @@ def test_a_line_of_results_says_what_was_measured(trained: Trained) -> None:
     assert found.signatures == {"BLEU": bleu["signature"], "chrF2": chrf["signature"]}
     commit = "0123456789" * 4
     assert (short(commit), short(f"{commit} {commit}+")) == ("0123456", "0123456 0123456+")
-    # A changed recipe has a name and a line of its own.
+    # A changed experiment has a name and a line of its own.
     result = Result("pocket", None, "en-de", "B", "loss=label_smoothed")
     assert len({one.name for one in RESULTS}) == len(RESULTS)
     assert result.name == "pocket-en-de-label_smoothed"
@@ -153,7 +153,7 @@ def test_rows_have_names_and_what_they_learn_from_is_chosen() -> None:
     averaged = [change for change in ROWS if change.average]
     assert [change.folder for change in averaged] == ["callbacks.ema_decay-0"]
     assert [change.name for change in chosen(["recipe-distill"])] == [
-        *("recipe", "seed-2", "seed-3", "recipe-distill")
+        *("baseline", "seed-2", "seed-3", "recipe-distill")
     ]
     assert chosen([]) == []
 
@@ -164,7 +164,7 @@ def test_a_chain_ends_with_the_training_that_is_compared(
 ) -> None:
     data, folder = write_corpus(tmp_path / "corpus", "multi30k", "en", "de"), tmp_path / "runs"
     folder.mkdir()
-    for seed in ("recipe", "seed-2", "seed-3"):
+    for seed in ("baseline", "seed-2", "seed-3"):
         (folder / seed).symlink_to(trained.folder)
     _, _, *arguments = training(change, folder, 40, data).call
     assert main(["recipe", *arguments, "dry_run=true"]) == 0

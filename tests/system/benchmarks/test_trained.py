@@ -148,14 +148,14 @@ def test_results_grow_and_what_is_recorded_is_not_repeated(
     assert [one["seeds"] for one in said] == ["2", "2"]
 
 
-def test_ablations_grow_and_are_compared_with_one_recipe(
+def test_ablations_grow_and_are_compared_with_one_baseline(
     trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fakes = Fakes(ablations, trained, tmp_path, monkeypatch)
-    bleu = {"recipe": 30.0}
+    bleu = {"baseline": 30.0}
 
     def compared(systems: list[Path]) -> list[dict[str, Any]]:
-        assert systems[0].name == "recipe"
+        assert systems[0].name == "baseline"
         scores = [bleu.get(one.name, 31.0) for one in systems]
         rest = {"signature": "nrefs:1", "p_bootstrap": 0.5, "p_randomization": 0.5}
         differences = [None, *(score - scores[0] for score in scores[1:])]
@@ -167,7 +167,7 @@ def test_ablations_grow_and_are_compared_with_one_recipe(
     monkeypatch.setattr(ablations, "compared", compared)
     monkeypatch.setattr(ablations, "alone", lambda run: compared([run])[0])
     asked = ("--data-root", str(tmp_path), "--updates", "40", "--only")
-    assert fakes.call(*asked, "recipe") == ["recipe"]
+    assert fakes.call(*asked, "baseline") == ["baseline"]
     [only] = fakes.lines()
     assert "nothing" in only
     fakes.fails = "seed-2"
@@ -179,7 +179,7 @@ def test_ablations_grow_and_are_compared_with_one_recipe(
     fakes.fails = ""
     assert fakes.call(*asked, "seed-2", "seed-3") == ["seed-2"]
     assert len(fakes.lines()) == 3
-    bleu["recipe"] = 30.5
+    bleu["baseline"] = 30.5
     with pytest.raises(
         SystemExit, match=r"has 30\.50 BLEU, and 30\.00 in .*; take all lines of 40"
     ):

@@ -175,7 +175,7 @@ def test_a_script_in_data_path_or_config_stays_text(page: Page, count: int, tmp_
 @needs_browser
 @pytest.mark.slow
 @pytest.mark.parametrize("experiment", ["pocket", "multi30k_tiny"])
-def test_the_report_of_a_recipe(page: Page, experiment: str, tmp_path: Path) -> None:
+def test_the_report_of_an_experiment(page: Page, experiment: str, tmp_path: Path) -> None:
     """Multi30k is downloaded, unless MULTI30K names its folder."""
     root = os.environ.get("MULTI30K")
     call_of_run = [

@@ -1,6 +1,6 @@
-"""Every recipe trains as it is written, but for its size: ten updates on made-up text.
+"""Every experiment trains as it is written, but for its size: ten updates on made-up text.
 
-The recipe of pocket, which all else is tested with, has its own tests.
+The experiment of pocket, which all else is tested with, has its own tests.
 """
 
 import gzip

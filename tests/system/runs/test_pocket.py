@@ -1,4 +1,4 @@
-"""The recipes reach what README.md and docs/ say.
+"""The experiments reach what README.md and docs/ say.
 
     pytest -m slow tests/system/runs/test_pocket.py
 

@@ -15,6 +15,7 @@ from tests.helpers.serving.served import ask, serving
 from transformer.decoding.long_inputs import Segment
 from transformer.decoding.search.interface import Hypothesis
 from transformer.decoding.translation.translator import Translator
+from transformer.serving import batch_translation
 
 pytestmark = pytest.mark.skipif(BINARY is None, reason="needs chromium, headless")
 
@@ -47,7 +48,9 @@ def url() -> Iterator[str]:
         serving(translator=repeating(), pairs=pairs, characters=500) as address,
     ):
         # The probabilities of a model that was not trained are all alike.
-        patch.setattr(translations, "_mean_probability", lambda logs: 0.3 + len(logs) % 2 * 0.4)
+        patch.setattr(
+            batch_translation, "_mean_probability", lambda logs: 0.3 + len(logs) % 2 * 0.4
+        )
         yield address
 
 

@@ -41,7 +41,7 @@ from transformer.quality.failures.thresholds import Thresholds
 from transformer.serving.access import Access, Client
 from transformer.serving.http_server import build_app
 from transformer.serving.languages import Direction, Directions
-from transformer.serving.request_queue import TranslationService
+from transformer.serving.request_queue import RequestQueue
 
 SENTENCES = [source for source, _ in PAIRS]
 KEY = "secret"
@@ -236,9 +236,9 @@ def test_bad_requests_are_refused_by_name(url: str) -> None:
 def test_the_description_has_every_route(model: Translator) -> None:
     directions = Directions([Direction("en", "de", model)])
     pool = ThreadPoolExecutor(1)
-    service = TranslationService(directions, limits(), batch_tokens=100, cache=0, thread=pool)
-    app = build_app(service, Access(None, None))
-    service.batcher.close()
+    queue = RequestQueue(directions, limits(), batch_tokens=100, cache=0, thread=pool)
+    app = build_app(queue, Access(None, None))
+    queue.batcher.close()
     there = {
         (route.path.replace(":path", ""), method)
         for route in app.routes

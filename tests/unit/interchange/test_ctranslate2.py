@@ -13,7 +13,7 @@ from tests.helpers.model.models import tiny_transformer
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tags import SourceTags, TaggedText, Tags
 from transformer.decoding.translation.translator import Translator
-from transformer.interchange.architectures.family import nearest_family
+from transformer.interchange.architectures.architecture import nearest_architecture
 from transformer.interchange.ctranslate2 import write_ctranslate2
 from transformer.interchange.format_limits import (
     CTRANSLATE2,
@@ -110,5 +110,5 @@ def test_a_model_that_a_program_does_not_have_is_refused(
     ],
     ids=str,
 )
-def test_the_nearest_family(changes: dict[str, Any], kind: str) -> None:
-    assert nearest_family(tiny_translator(**changes).model.config).model_type == kind
+def test_the_nearest_architecture(changes: dict[str, Any], kind: str) -> None:
+    assert nearest_architecture(tiny_translator(**changes).model.config).model_type == kind

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from tests.helpers.data.corpora import tokenizer_config
+from transformer.data.corpora.split import NumberedPair
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.quality.base import FindFault, NumberedPair, Side, bare, either_side, quoted
+from transformer.quality.base import FindFault, Side, bare, either_side, quoted
 from transformer.quality.checks.characters import (
     Alphabet,
     char_script,

@@ -85,7 +85,7 @@ def test_the_order_of_the_callbacks(ema_decay: float, patience: int | None, tmp_
         *["BestCheckpoint", "RecentCheckpoints", "LastCheckpoint"],
     ]
     for callback in callbacks:
-        assert getattr(callback, "criterion", ModelSelection("val/x", "min")).mode == "min"
+        assert getattr(callback, "selection", ModelSelection("val/x", "min")).mode == "min"
 
 
 def test_what_is_left_out_is_judged_where_a_run_begins(

@@ -9,22 +9,22 @@ from tests.helpers.decoding.translators import tiny_translator
 from tests.helpers.serving.served import limits
 from transformer.serving.batch_translation import Options
 from transformer.serving.languages import Direction, Directions
-from transformer.serving.request_queue import TranslationService
+from transformer.serving.request_queue import RequestQueue
 
 
 def test_a_closed_service_frees_its_model() -> None:
     translator = tiny_translator()
     direction = Direction("en", "de", translator)
     with ThreadPoolExecutor(1) as pool:
-        service = TranslationService(
+        queue = RequestQueue(
             Directions([direction]), limits(), batch_tokens=100, cache=10, thread=pool
         )
         options = Options(direction, alternatives=2, links=True, near_best=0.5)
-        [answer] = asyncio.run(service.translate(["a dog runs ."], options))
-        service.batcher.close()
+        [answer] = asyncio.run(queue.translate(["a dog runs ."], options))
+        queue.batcher.close()
     assert answer.alternatives(2) and answer.sentences[0].links
     model = weakref.ref(translator)
-    del translator, direction, service, options
+    del translator, direction, queue, options
     gc.collect()
     assert model() is None
 

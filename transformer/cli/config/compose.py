@@ -70,7 +70,7 @@ def compose_config(verb: str, arguments: Sequence[str]) -> DictConfig:
     overrides = as_overrides(verb, arguments)
     check_overrides(verb, overrides)
     if verb == "train":
-        overrides = with_recipe(overrides)
+        overrides = with_experiment(overrides)
     try:
         with initialize_config_dir(str(config_folder()), version_base="1.3"):
             whole = compose(verb, [*overrides, *search_path()], return_hydra_config=True)
@@ -166,7 +166,7 @@ def resolve_positive(config: DictConfig, key: str, minimum: int = 1) -> int:
     return number
 
 
-def with_recipe(overrides: Sequence[str]) -> list[str]:
+def with_experiment(overrides: Sequence[str]) -> list[str]:
     """Add ``experiment=CORPUS``; Hydra's own way would not let it choose from other groups."""
     given: dict[str, Any] = dict(one.removeprefix("~").partition("=")[::2] for one in overrides)
     corpus = given.get("data", "")
@@ -174,7 +174,7 @@ def with_recipe(overrides: Sequence[str]) -> list[str]:
         return list(overrides)
     if "," in corpus or "(" in corpus:
         raise InputError(
-            f"data={corpus} cannot take the recipe of each corpus; sweep over the recipes, "
+            f"data={corpus} cannot take the experiment of each corpus; sweep over the experiments, "
             f"--multirun experiment={corpus}, or name one experiment for all"
         )
     return [*overrides, *([f"experiment={corpus}"] if corpus in choices("experiment") else [])]

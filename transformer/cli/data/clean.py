@@ -14,10 +14,11 @@ from transformer.cli.data import corpus_options
 from transformer.cli.progress import counted
 from transformer.cli.translate.score import Scorer, load_scorer
 from transformer.common.errors import InputError, errors_name
+from transformer.data.corpora.split import numbered
 from transformer.data.text.parallel import Pair
 from transformer.quality.cleaning import CleanedSplit, choose_pairs, clean
 from transformer.quality.factory import Checks
-from transformer.quality.texts import given_texts, numbered
+from transformer.quality.texts import given_texts
 from transformer.report.scores import print_json
 from transformer.settings.data import DataConfig
 

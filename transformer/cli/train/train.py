@@ -89,7 +89,7 @@ def _hydra(flags: Sequence[str], overrides: Sequence[str]) -> None:
     sweeps = bool({"--multirun", "-m"} & {*flags})
     if sweeps and len(flags) > 1:
         raise InputError(f"{' '.join(flags)}: --multirun goes with no other flag")
-    overrides = compose.with_recipe(overrides)
+    overrides = compose.with_experiment(overrides)
     # Otherwise Hydra would print exceptions itself.
     os.environ["HYDRA_FULL_ERROR"] = "1"
     with ExitStack() as stack:

@@ -31,9 +31,10 @@ from transformer.decoding.long_inputs import warn_about_length_limit
 from transformer.decoding.search.shortlist import ENGINE_FILE
 from transformer.decoding.translation.document_translator import DocumentTranslator
 from transformer.decoding.translation.fingerprint import compute_fingerprint
-from transformer.decoding.translation.result import OnFailure, Translation
+from transformer.decoding.translation.result import Translation
 from transformer.decoding.translation.translator import Translator
 from transformer.report.unknown_symbols import checked_symbols
+from transformer.settings.serve import OnFailure
 
 
 def run(config: DictConfig, arguments: Sequence[str]) -> None:

@@ -1,1 +1,1 @@
-"""Tokenized text on disk, mapped into memory."""
+"""Text to token ids on disk (Arrow files, mapped into memory)."""

@@ -23,10 +23,11 @@ from jaxtyping import Bool
 from transformer.common.errors import InputError
 from transformer.common.files import NoSpaceLeft, written_whole
 from transformer.common.processes import begin_pool_process
-from transformer.data.text.parallel import Pair, Pairs
+from transformer.data.text.parallel import Pair
 from transformer.data.text.training_filters import Filters, first_occurrences
 from transformer.data.text.word_alignment import WordLinks
 from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.data.tokenization.vocabulary import Pairs
 
 logger = logging.getLogger(__name__)
 

@@ -4,15 +4,30 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from transformer.common.errors import InputError
 from transformer.data.text.lines import file_digest
-from transformer.data.text.parallel import Corpus, Pair
+from transformer.data.text.parallel import SEPARATOR, AnotherTarget, Corpus, Pair
 from transformer.data.text.word_alignment import WordLinks, read_links
 from transformer.data.tokenization.tags import UNTAGGED, SourceTags, TaggedText
 
 T = TypeVar("T")
+
+
+class NumberedPair(NamedTuple):
+    """A sentence pair with its line number."""
+
+    line: int
+    """Line of its file or files, from 1."""
+    source: str
+    target: str
+    source_tokens: int = 0
+    target_tokens: int = 0
+
+    @property
+    def texts(self) -> tuple[str, str]:
+        return self.source, self.target
 
 
 @dataclass(frozen=True)
@@ -73,3 +88,18 @@ class Split:
         return (
             line for number, line in enumerate(lines) if (number in self.lines) is not self.inverted
         )
+
+
+def numbered(split: Split) -> Iterator[NumberedPair]:
+    """Yield the pairs of a split with line numbers, without those that separate documents."""
+    line = 0
+    for index, pair in enumerate(split.corpus):
+        if pair is SEPARATOR:
+            continue
+        # Another target is on the line of the pair before.
+        if not isinstance(pair[1], AnotherTarget):
+            line += 1
+        in_split = (index in split.lines) is not split.inverted
+        separates = split.sentences != 1 and not any(text.strip() for text in pair)
+        if in_split and not separates:
+            yield NumberedPair(line, *pair)

@@ -1,1 +1,1 @@
-"""Lightning data modules: one for each kind of training text."""
+"""Corpora to Lightning data modules: one for each kind of training text."""

@@ -21,14 +21,14 @@ from transformer.data.corpora.evaluation_text import Texts, read_texts
 from transformer.data.corpora.holdout import log_held_out
 from transformer.data.corpora.mixture import AnySplit, BalancedText, config_tags
 from transformer.data.corpora.resolve import NO_TRAINING_TEXT, find_splits
-from transformer.data.corpora.split import Split
+from transformer.data.corpora.split import Split, numbered
 from transformer.data.datamodules.base import BatchModule
 from transformer.data.text.document_windows import joined_pairs
 from transformer.data.text.lines import check_files_exist
-from transformer.data.text.parallel import Pair, Pairs
+from transformer.data.text.parallel import Pair
 from transformer.data.text.training_filters import Filters
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.quality.texts import numbered
+from transformer.data.tokenization.vocabulary import Pairs
 from transformer.settings.tokenizer import FILES, SYMBOLS, UNK
 
 logger = logging.getLogger(__name__)

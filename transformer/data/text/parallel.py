@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -16,8 +16,6 @@ from transformer.data.text.lines import file_digest, is_large, read_lines
 Pair = tuple[str, str]
 Referenced = tuple[str, tuple[str, ...]]
 """A source with its references, one at least."""
-Pairs = Callable[[], Iterable[Pair]]
-"""Called at the start of each pass over aligned text."""
 
 
 class AnotherTarget(str):

@@ -1,1 +1,1 @@
-"""Disturbances of text: for `stress`, and for the augmentation of training text."""
+"""Clean text to noisy text: for `stress`, and for the augmentation of training text."""

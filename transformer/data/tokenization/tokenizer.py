@@ -13,10 +13,10 @@ import torch
 
 from transformer.common.errors import InputError, MissingPackage
 from transformer.common.schema import typed
-from transformer.data.text.parallel import Pairs
 from transformer.data.tokenization.file_vocabulary import open_vocabulary, with_words
 from transformer.data.tokenization.normalization import normalize
 from transformer.data.tokenization.tags import UNTAGGED, SourceTags, Tags, parse_tags
+from transformer.data.tokenization.vocabulary import Pairs
 from transformer.settings.tokenizer import TokenizerConfig
 
 

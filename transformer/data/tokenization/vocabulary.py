@@ -4,7 +4,7 @@ import json
 import unicodedata
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 
@@ -14,6 +14,8 @@ from transformer.data.tokenization.normalization import WORD_START
 from transformer.data.tokenization.tags import SENTENCE_END, Tags, is_tag
 from transformer.settings.tokenizer import BOS, EOS, PAD, UNK, TokenizerConfig
 
+Pairs = Callable[[], Iterable[tuple[str, str]]]
+"""Called at the start of each pass over aligned text."""
 CONTROL = ("<pad>", "<unk>", "<s>", "</s>")
 """The control symbols as spelled, in the order of their ids."""
 

@@ -13,10 +13,9 @@ import sentencepiece
 
 from transformer.common.errors import InputError
 from transformer.common.files import written_whole
-from transformer.data.text.parallel import Pairs
 from transformer.data.tokenization.file_vocabulary import read_vocabulary
 from transformer.data.tokenization.normalization import WORD_START, normalize
-from transformer.data.tokenization.vocabulary import count_symbols
+from transformer.data.tokenization.vocabulary import Pairs, count_symbols
 from transformer.settings.tokenizer import (
     BOS,
     EOS,

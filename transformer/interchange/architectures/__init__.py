@@ -1,1 +1,1 @@
-"""Families of models of transformers: their config, weights and vocabulary as ours, and back."""
+"""Model folders of transformers and Marian to our config, weights and vocabulary, and back."""

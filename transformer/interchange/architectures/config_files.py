@@ -122,7 +122,7 @@ ConfigFile = FairseqConfig | T5Config
 
 
 def settings(config: ConfigFile) -> dict[str, Any]:
-    """The keys under ``model.`` that a ``config.json`` has, without those of its family."""
+    """The keys under ``model.`` that a ``config.json`` has, without those of its architecture."""
     key, activations = config.ACTIVATIONS
     found = {ours: getattr(config, names[0]) for ours, names in config.NAMES.items()}
     return {**found, "activation": activations[getattr(config, key)]}

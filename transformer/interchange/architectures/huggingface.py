@@ -1,4 +1,4 @@
-"""A model as a folder that transformers 5 loads, of the nearest family; its verification."""
+"""A model as a folder that transformers 5 loads, of the nearest architecture; its verification."""
 
 import json
 import warnings
@@ -15,7 +15,7 @@ from transformer.common.errors import raise_objections
 from transformer.data.text.parallel import Referenced
 from transformer.data.tokenization.tags import parse_tags
 from transformer.decoding.translation.translator import Translator
-from transformer.interchange.architectures.family import config_values, nearest_family
+from transformer.interchange.architectures.architecture import config_values, nearest_architecture
 from transformer.interchange.architectures.subwords import ExportedIds, has_learned_bias
 from transformer.interchange.architectures.weight_names import export_weights
 from transformer.interchange.files import write_json
@@ -35,17 +35,19 @@ def write_huggingface(translator: Translator, run: dict[str, Any], folder: Path)
     from safetensors.torch import save_file
 
     model = translator.model
-    config, family = model.config, nearest_family(model.config)
-    check_expressible(config, family.architecture, {**TRANSFORMERS, **family.has})
-    check_formula(model, family.architecture)
+    config, architecture = model.config, nearest_architecture(model.config)
+    check_expressible(config, architecture.class_name, {**TRANSFORMERS, **architecture.has})
+    check_formula(model, architecture.class_name)
     tagged = translator.tokenizer.tags.both_sides
+    tokenizers, algorithms = architecture.tokenizers, translator.tokenizer.config.algorithms
     required = {
-        "model.head_dim=null": not family.prefix  # T5
+        "model.head_dim=null": not architecture.prefix  # T5
         or config.head_dim in (None, config.d_model // config.num_heads),
-        "model.positions=fairseq for data.target_tag=both": family.tags_both_sides or not tagged,
-        "model.output_bias=false": family.output_bias is not False or not has_learned_bias(model),
-        f"tokenizer={' or '.join(family.tokenizers)}": set(translator.tokenizer.config.algorithms)
-        <= set(family.tokenizers),
+        "model.positions=fairseq for data.target_tag=both": architecture.tags_both_sides
+        or not tagged,
+        "model.output_bias=false": architecture.output_bias is not False
+        or not has_learned_bias(model),
+        f"tokenizer={' or '.join(tokenizers)}": {*algorithms} <= {*tokenizers},
     }
     raise_objections(
         f"transformers needs {name}; or choose format=safetensors"
@@ -53,7 +55,7 @@ def write_huggingface(translator: Translator, run: dict[str, Any], folder: Path)
         if not holds
     )
     check_heads(model)
-    source, target = family.files.export_tokenizer(translator, run, folder)
+    source, target = architecture.files.export_tokenizer(translator, run, folder)
     weights = export_weights(model, source, target)
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     values = config_values(config, source, target)
@@ -100,19 +102,19 @@ def generate_greedily(folder: Path, texts: Sequence[str]) -> list[str]:
     """Translate with transformers alone; an M2M-100 model by the tags of the texts."""
     import transformers
 
-    architecture = json.loads((folder / "config.json").read_text("utf-8"))["architectures"][0]
-    model: Any = getattr(transformers, architecture).from_pretrained(folder).eval()
+    class_name = json.loads((folder / "config.json").read_text("utf-8"))["architectures"][0]
+    model: Any = getattr(transformers, class_name).from_pretrained(folder).eval()
     with warnings.catch_warnings():
         # The package is recommended, and not used.
         warnings.filterwarnings("ignore", message="Recommended: pip install sacremoses")
-        marian = architecture.startswith(("Marian", "Pegasus"))
+        marian = class_name.startswith(("Marian", "Pegasus"))
         kind = "MarianTokenizer" if marian else "AutoTokenizer"
         tokenizer: Any = getattr(transformers, kind).from_pretrained(folder)
     plain = {"num_beams": 1, "no_repeat_ngram_size": 0, "min_length": 0}
     found: list[str] = []
     for tags, group in groupby(texts, parse_tags):
         # The tokenizer of Blenderbot writes no end.
-        end, forced = "</s>" * architecture.startswith("Blenderbot"), {}
+        end, forced = "</s>" * class_name.startswith("Blenderbot"), {}
         lines = [f"{line}{end}" for line in group]
         if tags.target is not None and kind == "AutoTokenizer":
             tokenizer.src_lang, tokenizer.tgt_lang = tags.source, tags.target

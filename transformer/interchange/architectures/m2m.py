@@ -194,8 +194,8 @@ def languages(run: dict[str, Any]) -> dict[str, str]:
     return {"src_lang": run["data"]["source"], "tgt_lang": run["data"]["target"]}
 
 
-def export_ids(tokenizer: Tokenizer, family: str) -> ExportedIds:
-    """Symbols, pieces, languages and unused ids; raises InputError for what a family lacks."""
+def export_ids(tokenizer: Tokenizer, architecture: str) -> ExportedIds:
+    """Symbols, pieces, languages and unused ids; raises InputError for what the model lacks."""
     tags = tokenizer.tags
     names = tokenizer.subwords(range(tokenizer.target_vocab_size))
     one_tag = tags.both_sides and tokenizer.joint and not (tags.corpora or tags.sentences)
@@ -208,7 +208,7 @@ def export_ids(tokenizer: Tokenizer, family: str) -> ExportedIds:
     after = EXTRA.format(0), REST
     end = next((i for i in range(4, first_language) if names[i] in after), first_language)
     lacking["words of tokenizer.add"] = not {*tokenizer.config.add}.isdisjoint(names[end:])
-    raise_objections(f"{family} has no {name}" for name, used in lacking.items() if used)
+    raise_objections(f"{architecture} has no {name}" for name, used in lacking.items() if used)
     extra = [i for i in range(end, first_language) if names[i] == EXTRA.format(i - end)]
     symbols = sorted(SYMBOLS, key=SYMBOLS.__getitem__)
     rows = [list(SYMBOLS).index(name) for name in symbols]

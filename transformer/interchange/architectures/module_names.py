@@ -1,4 +1,4 @@
-"""The names of our modules in transformers, family by family; ``*`` is the number of a layer.
+"""The names of our modules in each architecture of transformers; ``*`` is the number of a layer.
 
 A name that ends with a weight is that of a single tensor. Source: transformers 5,
 ``models/*/modeling_*.py``.

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from transformer.common.errors import InputError, raise_objections, readable
+from transformer.interchange.architectures.architecture import Architecture, read_config
 from transformer.interchange.architectures.config_files import FairseqConfig
-from transformer.interchange.architectures.family import Family, read_config
 from transformer.interchange.architectures.marian import START, build_tokenizer
 from transformer.interchange.architectures.module_names import FAIRSEQ, layer_names
 from transformer.interchange.architectures.subwords import (
@@ -68,8 +68,8 @@ _PARTS |= {f"{name}_layer_norm": f"{_PARTS[name]}_Wo_ln" for name in ("self_attn
 
 def read_npz(
     folder: Path,
-) -> tuple[FairseqConfig, Family, dict[str, Tensor], ImportedTokenizer]:
-    """Config, family, weights and tokenizer; raises InputError for a damaged or another model."""
+) -> tuple[FairseqConfig, Architecture, dict[str, Tensor], ImportedTokenizer]:
+    """Config, architecture, weights and tokenizer; raises InputError for damaged ones."""
     decoder = read_yaml(folder / DECODER)
     [model] = _files(folder, decoder, "models", 1)
     vocabularies = _files(folder, decoder, "vocabs", 2)
@@ -78,7 +78,7 @@ def read_npz(
         text = arrays.pop(_CONFIG).tobytes().rstrip(b"\0")
     settings = read_yaml(model, text)
     recurrent = settings.get("transformer-decoder-autoreg") == "rnn"
-    config, family = _config(settings, decoder, recurrent, shared="Wemb" in arrays)
+    config, architecture = _config(settings, decoder, recurrent, shared="Wemb" in arrays)
     if vocabularies[0].suffix == ".spm":
         subwords = [read_subwords(file) for file in vocabularies]
         ids = [{one.piece: index for index, one in enumerate(s.pieces)} for s in subwords]
@@ -94,7 +94,7 @@ def read_npz(
     if tables == 1 and ids[0] != ids[1]:
         raise InputError(f"{folder / DECODER} names two vocabularies, and {model} has one table")
     weights = _weights(arrays, config, settings, recurrent)
-    return config, family, weights, build_tokenizer(subwords, starting[:tables])
+    return config, architecture, weights, build_tokenizer(subwords, starting[:tables])
 
 
 def _files(folder: Path, decoder: Mapping[str, Any], key: str, number: int) -> list[Path]:
@@ -114,7 +114,7 @@ def _number(values: Mapping[str, Any], key: str, kind: type, default: Any = None
 
 def _config(
     settings: Mapping[str, Any], decoder: Mapping[str, Any], recurrent: bool, *, shared: bool
-) -> tuple[FairseqConfig, Family]:
+) -> tuple[FairseqConfig, Architecture]:
     raise_objections(
         f"{key} cannot be imported, only with the value {' or '.join(map(repr, values))}"
         for key, values in (_ASSUMED | (_RECURRENT if recurrent else {})).items()
@@ -124,7 +124,7 @@ def _config(
     for stack in _STACKS:
         sizes[f"{stack}_attention_heads"] = "transformer-heads"
         sizes[f"{stack}_ffn_dim"] = "transformer-dim-ffn"
-    config, family = read_config(
+    config, architecture = read_config(
         {name: _number(settings, key, int) for name, key in sizes.items()}
         | {
             "model_type": "marian",
@@ -139,8 +139,8 @@ def _config(
     )
     if recurrent:
         own: Values = {"decoder_layer": ("ssru",), "positions": ("learned",)}
-        family = family._replace(has={**family.has, **own})
-    return config, family
+        architecture = architecture._replace(has={**architecture.has, **own})
+    return config, architecture
 
 
 def _sinusoids(d_model: int) -> Tensor:

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from transformer.checkpoint.checkpoint import build_empty
 from transformer.common.errors import InputError
-from transformer.interchange.architectures.family import Family, nearest_family
+from transformer.interchange.architectures.architecture import Architecture, nearest_architecture
 from transformer.interchange.architectures.module_names import FAIRSEQ, T5, layer_names
 from transformer.interchange.architectures.subwords import (
     NEVER,
@@ -29,9 +29,9 @@ from transformer.settings.model import ModelConfig
 _OUTPUT = "lm_head.weight"
 
 
-def is_untied(weights: Mapping[str, Tensor], family: Family) -> bool:
+def is_untied(weights: Mapping[str, Tensor], architecture: Architecture) -> bool:
     """Whether the output has other weights than the embedding."""
-    shared, output = weights.get(f"{family.prefix}shared.weight"), weights.get(_OUTPUT)
+    shared, output = weights.get(f"{architecture.prefix}shared.weight"), weights.get(_OUTPUT)
     return shared is not None and output is not None and not torch.equal(shared, output)
 
 
@@ -48,12 +48,14 @@ def _along_stream(weight: Tensor, name: str, axis: Tensor) -> Tensor:
     return weight[:, axis] if weight.dim() == 2 else weight
 
 
-def _pairs(config: ModelConfig, family: Family) -> list[tuple[str, str, tuple[int, ...]]]:
+def _pairs(
+    config: ModelConfig, architecture: Architecture
+) -> list[tuple[str, str, tuple[int, ...]]]:
     """Each weight of the layers and positions: our name, that in transformers, and our shape."""
     model = build_empty(config)
     depths = config.encoder_layers, config.decoder_layers
     gated = any(isinstance(one, GatedFeedForward) for one in model.modules())
-    names = FAIRSEQ if family.prefix else T5
+    names = FAIRSEQ if architecture.prefix else T5
     there = dict(layer_names(names, *depths, gated=gated))
     pairs = []
     for name, weight in model.state_dict().items():
@@ -66,7 +68,7 @@ def _pairs(config: ModelConfig, family: Family) -> list[tuple[str, str, tuple[in
 
 def import_weights(
     weights: Mapping[str, Tensor],
-    family: Family,
+    architecture: Architecture,
     config: ModelConfig,
     source: ImportedIds,
     target: ImportedIds,
@@ -83,23 +85,23 @@ def import_weights(
 
     def rows(name: str, ids: ImportedIds) -> Tensor:
         table = take(name, 1 + max(ids.rows), d_model)[list(ids.rows)]
-        return table[:, axis] if family.halves else table
+        return table[:, axis] if architecture.halves else table
 
     ours: dict[str, Tensor] = {}
-    for here, there, shape in _pairs(config, family):
-        offset = family.position_offset if here.endswith("positions.table") else 0
+    for here, there, shape in _pairs(config, architecture):
+        offset = architecture.position_offset if here.endswith("positions.table") else 0
         weight = take(there, shape[0] + offset, *shape[1:])[offset:]
         module = here.rpartition(".")[0]
-        ours[here] = _along_stream(weight, module, axis) if family.halves else weight
-    first = last = rows(f"{family.prefix}{_table(config, 'encoder')}", source)
+        ours[here] = _along_stream(weight, module, axis) if architecture.halves else weight
+    first = last = rows(f"{architecture.prefix}{_table(config, 'encoder')}", source)
     if source is not target:
-        last = rows(f"{family.prefix}{_table(config, 'decoder')}", target)
+        last = rows(f"{architecture.prefix}{_table(config, 'decoder')}", target)
     ours["source_embedding.tokens.lookup.weight"] = first
     ours["target_embedding.tokens.lookup.weight"] = last
     untied = config.tie_embeddings == "inputs"
     ours["projection.weight"] = rows(_OUTPUT, target) if untied else last
     bias = torch.zeros(len(target.rows))
-    if family.output_bias and "final_logits_bias" in weights:
+    if architecture.output_bias and "final_logits_bias" in weights:
         bias = take("final_logits_bias", 1, 1 + max(target.rows))[0][list(target.rows)]
     bias[list(target.never)] = NEVER
     if bias.any():
@@ -116,21 +118,21 @@ def export_weights(
     model: Transformer, source: ExportedIds, target: ExportedIds
 ) -> dict[str, Tensor]:
     """The tensors of a model for transformers."""
-    config, family = model.config, nearest_family(model.config)
+    config, architecture = model.config, nearest_architecture(model.config)
     ours = {name: weight.detach().float().cpu() for name, weight in model.state_dict().items()}
     axis = _axis(config.d_model).argsort()
 
     def rows(name: str, ids: ExportedIds) -> Tensor:
         table = ours[name][list(ids.rows)]
-        return (table[:, axis] if family.halves else table).contiguous()
+        return (table[:, axis] if architecture.halves else table).contiguous()
 
-    theirs = _layers(ours, config, family, axis)
+    theirs = _layers(ours, config, architecture, axis)
     for side, stack, ids in (("source", "encoder", source), ("target", "decoder", target)):
-        name = f"{family.prefix}{_table(config, stack)}"
+        name = f"{architecture.prefix}{_table(config, stack)}"
         theirs[name] = rows(f"{side}_embedding.tokens.lookup.weight", ids)
     if config.tie_embeddings == "inputs":
         theirs[_OUTPUT] = rows("projection.weight", target)
-    if family.output_bias:
+    if architecture.output_bias:
         bias = ours.get("projection.bias", torch.zeros(config.target_vocab_size))
         bias = bias[list(target.rows)]
         # transformers itself bans the symbols that no translation has.
@@ -140,17 +142,17 @@ def export_weights(
 
 
 def _layers(
-    ours: Mapping[str, Tensor], config: ModelConfig, family: Family, axis: Tensor
+    ours: Mapping[str, Tensor], config: ModelConfig, architecture: Architecture, axis: Tensor
 ) -> dict[str, Tensor]:
     theirs = {}
-    for here, there, _ in _pairs(config, family):
+    for here, there, _ in _pairs(config, architecture):
         weight = ours[here]
-        if family.halves:
+        if architecture.halves:
             weight = _along_stream(weight, here.rpartition(".")[0], axis)
         if here.endswith("positions.table"):
-            weight = F.pad(weight, (0, 0, family.position_offset, 0))
+            weight = F.pad(weight, (0, 0, architecture.position_offset, 0))
         theirs[there] = weight.contiguous()
-    if family.model_type == "pegasus":
+    if architecture.model_type == "pegasus":
         positions = sinusoids(config.max_length, config.d_model)[:, axis]
         for stack in ("encoder", "decoder"):
             theirs[f"model.{stack}.embed_positions.weight"] = positions.clone()

@@ -62,7 +62,7 @@ class MultiHeadAttention(nn.Module):
         self.output = Linear(num_heads * self.head_dim, d_model, bias=biases)
         self.query_norm = HeadNorm(self.head_dim, eps=1e-6) if query_key_norm else nn.Identity()
         self.key_norm = HeadNorm(self.head_dim, eps=1e-6) if query_key_norm else nn.Identity()
-        # A factor for the result of each head; 0 switches it off (heads.py).
+        # A factor for the result of each head; 0 switches it off (head_masks.py).
         self.register_buffer("head_mask", None, persistent=False)
 
     def forward(

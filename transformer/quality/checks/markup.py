@@ -12,7 +12,8 @@ from functools import lru_cache
 from html.entities import name2codepoint
 from itertools import accumulate, islice
 
-from transformer.quality.base import SIDES, Fault, NumberedPair, quoted
+from transformer.data.corpora.split import NumberedPair
+from transformer.quality.base import SIDES, Fault, quoted
 
 # A comment, or the parts of what may be a tag: slash, name, and what follows it. A quoted value may
 # have a ">". What is possessive (*+) keeps the time linear.

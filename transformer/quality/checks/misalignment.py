@@ -15,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from transformer.quality.base import Check, Example, Finding, NumberedPair
+from transformer.data.corpora.split import NumberedPair
+from transformer.quality.base import Check, Example, Finding
 
 Lengths = Int[np.ndarray, " line"]
 Lines = Float[np.ndarray, " line"]

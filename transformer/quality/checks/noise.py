@@ -2,7 +2,8 @@
 
 import re
 
-from transformer.quality.base import SIDES, Fault, NumberedPair, quoted
+from transformer.data.corpora.split import NumberedPair
+from transformer.quality.base import SIDES, Fault, quoted
 
 # "haha", "aaaa", "lalala": one to three letters, at least three times.
 _BABBLE = re.compile(r"([^\W\d_]{1,3})\1{2,}[^\W\d_]{0,2}", re.IGNORECASE)

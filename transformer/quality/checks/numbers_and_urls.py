@@ -9,7 +9,8 @@ import unicodedata
 from collections.abc import Iterable
 from itertools import product
 
-from transformer.quality.base import Fault, NumberedPair, quoted
+from transformer.data.corpora.split import NumberedPair
+from transformer.quality.base import Fault, quoted
 
 # Readings: blanks separate numbers; or group digits, as in 1 000; or all marks are part of one.
 _READINGS = (

@@ -7,9 +7,8 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Int
 
-from transformer.data.corpora.split import Split
-from transformer.quality.base import SIDES, Check, Example, Finding, NumberedPair, bare
-from transformer.quality.texts import numbered
+from transformer.data.corpora.split import NumberedPair, Split, numbered
+from transformer.quality.base import SIDES, Check, Example, Finding, bare
 
 Indices = Int[np.ndarray, " repeat"]
 

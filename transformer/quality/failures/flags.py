@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from transformer.checkpoint.locate import run_folder
+from transformer.data.corpora.split import NumberedPair
 from transformer.data.text.placeholders import keeps_placeholders
-from transformer.quality.base import NumberedPair
 from transformer.quality.checks.characters import describe_foreign_script, find_replacement
 from transformer.quality.checks.languages import Language, base_code, is_same
 from transformer.quality.checks.lengths import find_empty_side, longest_run

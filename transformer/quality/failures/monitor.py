@@ -35,7 +35,7 @@ class Failures:
         return sum(flag in flags for flags in self.references)
 
     def rates(self) -> dict[str, float]:
-        """Per cent of the outputs by flag, then of references for those flags that they have."""
+        """Percent of the outputs by flag, then of references for those flags that they have."""
         total = max(1, len(self.hypotheses))
         rates = {flag: 100 * len(self.lines(flag)) / total for flag in self.names}
         counts = ((f"{flag}_reference", self.of_references(flag)) for flag in self.names)

@@ -106,7 +106,7 @@ def bar(value: Number | None, most: Number, color: int = 0) -> Markup:
 
 
 def distribution(counts: Sequence[int], bins: int = 40) -> list[Point]:
-    """Per cent of the pairs by length in equal bins, from the number of pairs of each length."""
+    """Percent of the pairs by length in equal bins, from the number of pairs of each length."""
     width, total = math.ceil(len(counts) / bins), sum(counts) or 1
     starts = range(0, len(counts) + width, width)
     return [(a + (width - 1) / 2, 100 * sum(counts[a : a + width]) / total) for a in starts]

@@ -23,7 +23,7 @@ from transformer.serving.formats.marked_text import translate_texts, visible_tex
 from transformer.serving.interfaces import http
 from transformer.serving.interfaces.files import Files, Upload, address, attachment
 from transformer.serving.languages import Detected, Direction
-from transformer.serving.request_queue import TranslationService
+from transformer.serving.request_queue import RequestQueue
 
 _NOTHING_DETECTED = Detected("en", 0.0)
 """Of a text without a letter."""
@@ -32,9 +32,9 @@ _NOTHING_DETECTED = Detected("en", 0.0)
 class LibreTranslate:
     """The routes of LibreTranslate."""
 
-    def __init__(self, service: TranslationService, access: Access, files: Files) -> None:
-        self.service, self.access = service, access
-        self.limits, self.directions = service.limits, service.directions
+    def __init__(self, queue: RequestQueue, access: Access, files: Files) -> None:
+        self.queue, self.access = queue, access
+        self.limits, self.directions = queue.limits, queue.directions
         self._files = files
         # Each translated file is in memory.
         self._turns = asyncio.Semaphore(8)
@@ -67,9 +67,9 @@ class LibreTranslate:
             raise http.Refusal(400, f"Invalid request: {wrong}")
         answer = partial(_answer, options=options, detected=detected)
         if streamed:
-            found = self.service.stream("\n".join(texts), options)
+            found = self.queue.stream("\n".join(texts), options)
             return await http.event_stream(request, found, answer)
-        work = translate_texts(self.service.translate, texts, options, rules)
+        work = translate_texts(self.queue.translate, texts, options, rules)
         answers = list(map(answer, await http.unless_gone(request, work)))
         if not isinstance(asked["q"], list):
             return JSONResponse(answers[0])
@@ -90,7 +90,7 @@ class LibreTranslate:
             self._check_access(request, upload.parameters, max(0, len(texts) - 1))
             _, direction = self._direction(upload.parameters, texts)
             data = await translate_document(
-                self.service.translate, document, Options(direction), self._files.thread
+                self.queue.translate, document, Options(direction), self._files.thread
             )
         name = PurePath(upload.name)
         return await self._files.add(data, f"{name.stem}_{direction.target}{name.suffix}")
@@ -107,7 +107,7 @@ class LibreTranslate:
         [text] = _texts([asked["q"]])
         self._check_access(request, asked, 1)
         http.check_size([text], self.limits, 400)
-        found = self.service.detector.detect(text) or [_NOTHING_DETECTED]
+        found = self.queue.detector.detect(text) or [_NOTHING_DETECTED]
         return JSONResponse([one._asdict() for one in found])
 
     async def languages(self, request: Request) -> Response:
@@ -152,7 +152,7 @@ class LibreTranslate:
         given, detected = str(asked["source"]), None
         target = self.directions.code(str(asked["target"]), self.directions.targets)
         if given == "auto":
-            detected = self.service.detect_source(texts, target or "")
+            detected = self.queue.detect_source(texts, target or "")
             given = detected.language
         source = self.directions.code(given, self.directions.sources)
         if source is None or target is None:

@@ -13,8 +13,8 @@ logger = logging.getLogger(__name__)
 class Patience(SavedCallback):
     """Stops after validations at the interval, in a row, without a better score."""
 
-    def __init__(self, criterion: ModelSelection, patience: int) -> None:
-        self.criterion, self.patience = criterion, patience
+    def __init__(self, selection: ModelSelection, patience: int) -> None:
+        self.selection, self.patience = selection, patience
         self.best: tuple[float, float] | None = None
         self.waited = 0
 
@@ -23,8 +23,8 @@ class Patience(SavedCallback):
         self._stop(trainer)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        values = self.criterion.values(trainer.callback_metrics)
-        if self.criterion.better(values, self.best):
+        values = self.selection.values(trainer.callback_metrics)
+        if self.selection.better(values, self.best):
             self.best, self.waited = values, 0
         elif trainer.global_step % trainer.val_check_interval == 0:
             self.waited += 1
@@ -34,6 +34,6 @@ class Patience(SavedCallback):
         if self.waited >= self.patience:
             logger.info(
                 "training ends: %d validations without a better %s than %s (callbacks.patience)",
-                *(self.waited, self.criterion.metric, self.best and self.best[0]),
+                *(self.waited, self.selection.metric, self.best and self.best[0]),
             )
             trainer.should_stop = True

@@ -20,17 +20,17 @@ class Objective(SavedCallback):
         name, self.metric = metric.removeprefix("val/"), metric
         known = {**OTHER_VALUES, **{key: kind.better for key, kind in METRICS.items()}}
         better = custom_better if name == "custom" else known[name]
-        self.criterion = ModelSelection(metric, "min" if better == "lower" else "max")
+        self.selection = ModelSelection(metric, "min" if better == "lower" else "max")
         self.best: float | None = None
 
     @property
     def direction(self) -> str:
         """Direction of optimization, in Optuna's terms."""
-        return "minimize" if self.criterion.mode == "min" else "maximize"
+        return "minimize" if self.selection.mode == "min" else "maximize"
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         value = float(trainer.callback_metrics[self.metric])
-        if self.best is None or self.criterion.improves(value, self.best):
+        if self.best is None or self.selection.improves(value, self.best):
             self.best = value
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

@@ -108,9 +108,9 @@ class LastCheckpoint(SavedCallback, Checkpoint):
 class BestCheckpoint(SavedCallback, Checkpoint):
     """Writes ``best.ckpt``: the state at the best validation so far."""
 
-    def __init__(self, folder: Path, criterion: ModelSelection) -> None:
+    def __init__(self, folder: Path, selection: ModelSelection) -> None:
         self.path = folder / "best.ckpt"
-        self.criterion = criterion
+        self.selection = selection
         self.best: tuple[float, float] | None = None
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -118,8 +118,8 @@ class BestCheckpoint(SavedCallback, Checkpoint):
             self.best = None
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        values = self.criterion.values(trainer.callback_metrics)
-        if self.criterion.better(values, self.best):
+        values = self.selection.values(trainer.callback_metrics)
+        if self.selection.better(values, self.best):
             before, self.best = self.best, values
             if save(trainer, self.path):
                 self.best = before

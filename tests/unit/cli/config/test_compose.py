@@ -13,7 +13,7 @@ from transformer.cli.config.arguments import (
     flags_and_overrides,
     without_plus,
 )
-from transformer.cli.config.compose import compose_config, with_recipe
+from transformer.cli.config.compose import compose_config, with_experiment
 from transformer.common.errors import InputError
 from transformer.common.files import CONFIG_DIR
 from transformer.common.schema import typed
@@ -32,7 +32,7 @@ from transformer.settings.metrics import MetricsConfig
         ("evaluate", "/", "'/' is not of the form KEY=VALUE; a run is given as checkpoint=/"),
         ("train", "loss=[r_drop,x]", "loss=[r_drop,x] is a list; choose one, loss=NAME"),
         ("train", "experiment=[pocket,x]", "experiment=x is unknown; choose denoising or"),
-        ("train", "metrics=tokenized", "metrics=tokenized is unknown (did you mean tokenized?);"),
+        ("train", "metrics=tokenised", "metrics=tokenised is unknown (did you mean tokenized?);"),
         ("train", "model=tiny,base", "model=tiny,base: add --multirun to sweep over them, choose"),
         ("evaluate", "decoding=beam,greedy", "decoding=beam,greedy: choose one"),
         ("translate", "input=a,b", "input=a,b: write 'input=[a,b]' for a list, \"input='a,b'\""),
@@ -102,7 +102,7 @@ def test_a_wrong_flag_is_one_line(call: str, says: str) -> None:
     assert str(caught.value).startswith(says)
 
 
-def test_the_recipe_of_the_corpus_and_the_keys_of_the_call() -> None:
+def test_the_experiment_of_the_corpus_and_the_keys_of_the_call() -> None:
     config = compose_config("train", ["data=files", "model=base", "~experiment"])
     assert (config.data.corpus, config.model.num_heads) == ("files", 8)
     assert config.trainer.precision == config.precision  # interpolations are resolved
@@ -136,14 +136,14 @@ def test_a_corpus_brings_its_experiment() -> None:
         assert by_corpus == compose_config("train", [f"experiment={corpus}"])
         assert by_corpus.tokenizer.vocab_size == vocab_size
     assert by_corpus == compose_config("train", ["experiment=multi30k_tiny"])
-    assert with_recipe(["--cfg=job", "data=tanaka_enja"])[2:] == ["experiment=tanaka_enja"]
-    assert with_recipe(["data=files"]) == ["data=files"]
+    assert with_experiment(["--cfg=job", "data=tanaka_enja"])[2:] == ["experiment=tanaka_enja"]
+    assert with_experiment(["data=files"]) == ["data=files"]
     # A sweep over corpora has no one experiment.
     for corpora in ("pocket,multi30k_tok", "choice(pocket,multi30k_tok)"):
-        with pytest.raises(InputError, match=r"sweep over the recipes, --multirun experiment="):
-            with_recipe(["--multirun", f"data={corpora}"])
+        with pytest.raises(InputError, match=r"sweep over the experiments, --multirun experiment="):
+            with_experiment(["--multirun", f"data={corpora}"])
         named = ["--multirun", f"data={corpora}", "experiment=pocket"]
-        assert with_recipe(named) == named
+        assert with_experiment(named) == named
 
 
 @pytest.mark.parametrize("corpus", ["multi30k_tok", "tanaka_enja"])

@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 from tests.helpers.data.corpora import data_config, tokenizer_config
 from transformer.common.errors import InputError
 from transformer.data.binarized.corpus import EncodedCorpus
-from transformer.data.corpora.split import Split
+from transformer.data.corpora.split import Split, numbered
 from transformer.data.datamodules.translation import DataModule
 from transformer.data.text.document_windows import begins_window, joined_pairs
 from transformer.data.text.parallel import Corpus
-from transformer.quality.texts import numbered
 
 LENGTHS = st.lists(st.none() | st.integers(1, 12).map(lambda length: (length, length // 2)))
 

@@ -1,4 +1,4 @@
-"""Both feed-forward blocks drop inner activations in training, and none afterwards."""
+"""Both feed-forward blocks drop inner activations in training, and none afterward."""
 
 import pytest
 import torch

@@ -5,7 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.unit.quality.texts import clean_texts
-from transformer.quality.base import Fault, NumberedPair
+from transformer.data.corpora.split import NumberedPair
+from transformer.quality.base import Fault
 from transformer.quality.checks.languages import Language, Lexicon, find_wrong_language
 
 NAMES = [

@@ -1,6 +1,6 @@
 """Which pairs are too long."""
 
-from transformer.quality.base import NumberedPair
+from transformer.data.corpora.split import NumberedPair
 from transformer.quality.checks.lengths import find_overlong
 
 

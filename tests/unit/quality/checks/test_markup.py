@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from transformer.quality.base import NumberedPair
+from transformer.data.corpora.split import NumberedPair
 from transformer.quality.checks.markup import (
     decode_entities,
     find_markup_fault,

@@ -280,11 +280,11 @@ def test_patience_ends_after_validations_without_a_better_score(
 
 
 def test_patience_goes_on_waiting_with_what_the_config_says() -> None:
-    criterion = ModelSelection("val/x", "max")
-    before = Patience(criterion, 2)
+    selection = ModelSelection("val/x", "max")
+    before = Patience(selection, 2)
     assert validated(before, fake_trainer(), 3, 2, 1) == [False, False, True]
     for patience, stops in ((2, True), (3, False)):
-        after, trainer = Patience(criterion, patience), fake_trainer()
+        after, trainer = Patience(selection, patience), fake_trainer()
         after.load_state_dict(before.state_dict())
         after.on_train_start(trainer, module())
         assert trainer.should_stop is stops

@@ -182,8 +182,8 @@ def test_the_best_is_better_than_all_before(
 
 
 def test_of_equal_scores_that_of_the_lower_loss_is_better(tmp_path: Path) -> None:
-    criterion, (trainer, written) = ModelSelection("val/x", "max"), saving_trainer()
-    best, patience, waited = BestCheckpoint(tmp_path, criterion), Patience(criterion, 9), []
+    selection, (trainer, written) = ModelSelection("val/x", "max"), saving_trainer()
+    best, patience, waited = BestCheckpoint(tmp_path, selection), Patience(selection, 9), []
     for loss in (3.0, 2.0, 2.0, 2.5, math.nan, 1.0):
         trainer.global_step += 1
         trainer.callback_metrics = {"val/x": 0.0, "val/loss": loss}
@@ -195,8 +195,8 @@ def test_of_equal_scores_that_of_the_lower_loss_is_better(tmp_path: Path) -> Non
 
 
 def test_nan_is_never_better_and_the_first_number_after_it_is(tmp_path: Path) -> None:
-    criterion, (trainer, written) = ModelSelection("val/loss", "min"), saving_trainer()
-    best, patience, waited = BestCheckpoint(tmp_path, criterion), Patience(criterion, 9), []
+    selection, (trainer, written) = ModelSelection("val/loss", "min"), saving_trainer()
+    best, patience, waited = BestCheckpoint(tmp_path, selection), Patience(selection, 9), []
     for loss in (math.nan, math.nan, 3.0, math.nan, 2.0):
         trainer.global_step += 1
         trainer.callback_metrics = {"val/loss": loss}
@@ -206,8 +206,8 @@ def test_nan_is_never_better_and_the_first_number_after_it_is(tmp_path: Path) ->
     assert written == ["best 3", "best 5"]
     assert waited == [1, 2, 0, 1, 0]
     # Earlier versions kept a NaN as the best.
-    assert not criterion.better((math.nan, math.nan), (math.nan, math.nan))
-    assert criterion.better((1.0, 1.0), (math.nan, math.nan))
+    assert not selection.better((math.nan, math.nan), (math.nan, math.nan))
+    assert selection.better((1.0, 1.0), (math.nan, math.nan))
 
 
 def test_the_best_score_goes_with_the_directory_wherever_it_is(tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ def test_the_best_score_goes_with_the_directory_wherever_it_is(tmp_path: Path) -
     best, (trainer, _) = BestCheckpoint(here, ModelSelection("val/x", "max")), saving_trainer()
     validate(best, trainer, 7)
     here.rename(there)
-    moved, (trainer, written) = BestCheckpoint(there, best.criterion), saving_trainer(1)
+    moved, (trainer, written) = BestCheckpoint(there, best.selection), saving_trainer(1)
     moved.load_state_dict(best.state_dict())
     moved.on_train_start(trainer, module())
     validate(moved, trainer, 6, 8)

@@ -17,7 +17,7 @@ from transformer.serving.formats.documents.document import translate_document
 from transformer.serving.interfaces.deepl.glossaries import DeepLGlossaries
 from transformer.serving.interfaces.files import MOST_FILES, Files, attachment
 from transformer.serving.interfaces.http import Refusal, charge, read_parameters, refusal_of
-from transformer.serving.request_queue import TranslationService
+from transformer.serving.request_queue import RequestQueue
 
 _MOST_WAITING = 20
 """Unfinished documents of a client."""
@@ -52,13 +52,13 @@ class DeepLDocuments:
 
     def __init__(
         self,
-        service: TranslationService,
+        queue: RequestQueue,
         access: Access,
         files: Files,
         glossaries: DeepLGlossaries,
         characters: Counter[Client | None],
     ) -> None:
-        self._service, self._access, self._files = service, access, files
+        self._queue, self._access, self._files = queue, access, files
         self._glossaries, self._characters = glossaries, characters
         self._documents: dict[str, _Document] = {}
         self._receiving: Counter[Client | None] = Counter()
@@ -97,7 +97,7 @@ class DeepLDocuments:
         return JSONResponse({"document_id": document.id, "document_key": document.key})
 
     async def _translate(self, document: _Document, extension: str, options: Options) -> None:
-        seconds = self._service.limits.file_seconds
+        seconds = self._queue.limits.file_seconds
         try:
             async with asyncio.timeout(seconds), self._turns:
                 document.status = "translating"
@@ -106,7 +106,7 @@ class DeepLDocuments:
                     raise InputError("the document was deleted, since too many others wait")
                 read, _ = await self._files.document(data, extension)
                 found = await translate_document(
-                    self._service.translate, read, options, self._files.thread, patient=True
+                    self._queue.translate, read, options, self._files.thread, patient=True
                 )
             self._files.remove(document.stored)
             document.stored = await self._files.add(found, document.name)

@@ -18,7 +18,7 @@ from transformer.decoding.constraints.terms import Glossary
 from transformer.serving.access import Client
 from transformer.serving.batch_translation import Options
 from transformer.serving.interfaces.http import Refusal, read_parameters
-from transformer.serving.request_queue import TranslationService
+from transformer.serving.request_queue import RequestQueue
 
 _DIALECTS: dict[str, Any] = {"csv": {}, "tsv": {"delimiter": "\t", "quoting": csv.QUOTE_NONE}}
 
@@ -71,8 +71,8 @@ def parse_entries(text: str, form: str) -> dict[str, str]:
 class DeepLGlossaries:
     """The glossaries of all clients, and their routes."""
 
-    def __init__(self, service: TranslationService) -> None:
-        self.service, self.directions = service, service.directions
+    def __init__(self, queue: RequestQueue) -> None:
+        self.queue, self.directions = queue, queue.directions
         self._glossaries: defaultdict[Client | None, dict[str, NamedGlossary]] = defaultdict(dict)
 
     def options(self, request: Request, asked: Mapping[str, Any], texts: Sequence[str]) -> Options:
@@ -80,7 +80,7 @@ class DeepLGlossaries:
         if asked.get("formality") in ("more", "less"):
             raise Refusal(400, "formality is not supported for this language")
         target = self.directions.code(str(asked.get("target_lang", "")), self.directions.targets)
-        given = asked.get("source_lang") or self.service.detect_source(texts, target or "").language
+        given = asked.get("source_lang") or self.queue.detect_source(texts, target or "").language
         source = self.directions.code(str(given), self.directions.sources)
         if source is None or target is None:
             name = "target_lang" if target is None else "source_lang"

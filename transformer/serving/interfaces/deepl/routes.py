@@ -18,7 +18,7 @@ from transformer.serving.interfaces import http
 from transformer.serving.interfaces.deepl.documents import DeepLDocuments
 from transformer.serving.interfaces.deepl.glossaries import DeepLGlossaries
 from transformer.serving.interfaces.files import Files
-from transformer.serving.request_queue import TranslationService
+from transformer.serving.request_queue import RequestQueue
 from transformer.serving.sentences import Splitting
 
 _SPLITTING: dict[str, Splitting] = {"0": "none", "nonewlines": "punctuation"}
@@ -35,14 +35,14 @@ _UNLIMITED = 10**12
 class DeepL:
     """The routes of DeepL; ``documents`` are translated in the background."""
 
-    def __init__(self, service: TranslationService, access: Access, files: Files) -> None:
-        self.service, self.access = service, access
-        self.directions = service.directions
-        most = min(service.limits.texts or _MOST_TEXTS, _MOST_TEXTS)
-        self._limits = replace(service.limits, texts=most)
+    def __init__(self, queue: RequestQueue, access: Access, files: Files) -> None:
+        self.queue, self.access = queue, access
+        self.directions = queue.directions
+        most = min(queue.limits.texts or _MOST_TEXTS, _MOST_TEXTS)
+        self._limits = replace(queue.limits, texts=most)
         self._characters: Counter[Client | None] = Counter()
-        self._glossaries = DeepLGlossaries(service)
-        self.documents = DeepLDocuments(service, access, files, self._glossaries, self._characters)
+        self._glossaries = DeepLGlossaries(queue)
+        self.documents = DeepLDocuments(queue, access, files, self._glossaries, self._characters)
 
     def routes(self) -> Iterator[Route]:
         glossaries, documents = self._glossaries, self.documents
@@ -86,7 +86,7 @@ class DeepL:
         seen = texts if asked.get("source_lang") else await visible_texts(texts, rules)
         splitting = _SPLITTING.get(str(asked.get("split_sentences")), "sentences")
         options = replace(self._glossaries.options(request, asked, seen), splitting=splitting)
-        work = translate_texts(self.service.translate, texts, options, rules)
+        work = translate_texts(self.queue.translate, texts, options, rules)
         found = await http.unless_gone(request, work)
         self._characters[request.state.client] += sum(map(len, texts))
         source = options.direction.source.upper()

@@ -1,7 +1,7 @@
-"""The families of models that transformers has, and their ``config.json``.
+"""The architectures of transformers that can be imported, and their ``config.json``.
 
-A new family is an entry of FAMILIES: the values of our settings that its models have, the names of
-its settings (``config_files.py``) and modules (``module_names.py``), and its tokenizer.
+A new one is an entry of ARCHITECTURES: the values of our settings that its models have, the names
+of its settings (``config_files.py``) and modules (``module_names.py``), and its tokenizer.
 docs/interchange.md adds one step by step. Source: transformers 5, ``models/``.
 """
 
@@ -45,12 +45,12 @@ _T5: Values = {
 }
 
 
-class Family(NamedTuple):
+class Architecture(NamedTuple):
     """What distinguishes the models of a class of transformers.
 
     Attributes:
         model_type: Its name in a ``config.json``.
-        architecture: The class.
+        class_name: Its class.
         has: Values of settings under ``model.`` that its models have; the first is the usual one.
         files: The module with the ``import_tokenizer`` and ``export_tokenizer`` of its folders.
         tokenizers: Values of ``tokenizer.algorithm`` that it writes.
@@ -59,7 +59,7 @@ class Family(NamedTuple):
     """
 
     model_type: Kind
-    architecture: str
+    class_name: str
     has: Values
     files: ModuleType
     tokenizers: tuple[str, ...] = ("unigram", "bpe", "sentencepiece")
@@ -94,31 +94,35 @@ class Family(NamedTuple):
         return self.files in (m2m, mbart)
 
 
-FAMILIES = (
-    Family("marian", "MarianMTModel", _MARIAN, marian),
-    Family("pegasus", "PegasusForConditionalGeneration", _PLAIN, marian),
-    Family("m2m_100", "M2M100ForConditionalGeneration", _M2M, m2m, ("bpe", "unigram")),
-    Family("mbart", "MBartForConditionalGeneration", _MBART, mbart, ("unigram",), 2),
-    Family("t5", "T5ForConditionalGeneration", _T5, t5, ("unigram", "bytes"), 0, T5Config),
-    Family("bart", "BartForConditionalGeneration", _BART, bart, ("huggingface",), 2),
-    Family("blenderbot", "BlenderbotForConditionalGeneration", _LEARNED, bart, ("huggingface",)),
+ARCHITECTURES = (
+    Architecture("marian", "MarianMTModel", _MARIAN, marian),
+    Architecture("pegasus", "PegasusForConditionalGeneration", _PLAIN, marian),
+    Architecture("m2m_100", "M2M100ForConditionalGeneration", _M2M, m2m, ("bpe", "unigram")),
+    Architecture("mbart", "MBartForConditionalGeneration", _MBART, mbart, ("unigram",), 2),
+    Architecture("t5", "T5ForConditionalGeneration", _T5, t5, ("unigram", "bytes"), 0, T5Config),
+    Architecture("bart", "BartForConditionalGeneration", _BART, bart, ("huggingface",), 2),
+    Architecture(
+        "blenderbot", "BlenderbotForConditionalGeneration", _LEARNED, bart, ("huggingface",)
+    ),
 )
 
 
-def read_config(given: Mapping[str, Any]) -> tuple[Any, Family]:
+def read_config(given: Mapping[str, Any]) -> tuple[Any, Architecture]:
     """Read a ``config.json``; raises InputError for a model that cannot be imported."""
     kind = typed_value(given.get("model_type"), Kind, "config.json.model_type")
     # mT5 is T5 with other defaults, all of which its config.json has.
     kind = "t5" if kind == "mt5" else kind
-    family = next(one for one in FAMILIES if one.model_type == kind)
-    own = {field.name for field in fields(family.config)}
+    architecture = next(one for one in ARCHITECTURES if one.model_type == kind)
+    own = {field.name for field in fields(architecture.config)}
     known = {key: value for key, value in given.items() if key in own and value is not None}
-    config: Any = typed(family.config, known, "config.json")
+    config: Any = typed(architecture.config, known, "config.json")
     required = {
-        "scale_embedding": family.has["scale_embedding"],
-        "normalize_before": (family.has["norm_order"][0] == "pre",),
-        "normalize_embedding": family.has["embedding_norm"],
-        "share_encoder_decoder_embeddings": {one == "all" for one in family.has["tie_embeddings"]},
+        "scale_embedding": architecture.has["scale_embedding"],
+        "normalize_before": (architecture.has["norm_order"][0] == "pre",),
+        "normalize_embedding": architecture.has["embedding_norm"],
+        "share_encoder_decoder_embeddings": {
+            one == "all" for one in architecture.has["tie_embeddings"]
+        },
     }
     raise_objections(
         f"config.json.{key}={str(value).lower()} cannot be imported as {kind}, only "
@@ -126,12 +130,14 @@ def read_config(given: Mapping[str, Any]) -> tuple[Any, Family]:
         for key, allowed in required.items()
         if (value := getattr(config, key, None)) is not None and value not in allowed
     )
-    return config, family
+    return config, architecture
 
 
-def model_settings(config: Any, family: Family, *, untied: bool = False) -> dict[str, Any]:
+def model_settings(
+    config: Any, architecture: Architecture, *, untied: bool = False
+) -> dict[str, Any]:
     """The keys under ``model.`` of a run; ``untied``: the output is not the embedding."""
-    own = {name: allowed[0] for name, allowed in family.has.items()} | settings(config)
+    own = {name: allowed[0] for name, allowed in architecture.has.items()} | settings(config)
     if isinstance(config, T5Config):
         own["scale_output"] = config.model_type == "t5" and config.tie_word_embeddings
     elif not config.share_encoder_decoder_embeddings:
@@ -139,19 +145,19 @@ def model_settings(config: Any, family: Family, *, untied: bool = False) -> dict
     return own | ({"tie_embeddings": "inputs"} if untied else {})
 
 
-def nearest_family(config: ModelConfig) -> Family:
-    """The family that has the most settings of a model; of several, that of its norm order."""
+def nearest_architecture(config: ModelConfig) -> Architecture:
+    """The one that has the most settings of a model; of several, that of its norm order."""
 
-    def equal(family: Family) -> tuple[int, bool]:
-        count = sum(getattr(config, name) in allowed for name, allowed in family.has.items())
-        return count, config.norm_order in family.has["norm_order"]
+    def equal(architecture: Architecture) -> tuple[int, bool]:
+        count = sum(getattr(config, name) in allowed for name, allowed in architecture.has.items())
+        return count, config.norm_order in architecture.has["norm_order"]
 
-    return max(FAMILIES, key=equal)
+    return max(ARCHITECTURES, key=equal)
 
 
 def config_values(config: ModelConfig, source: ExportedIds, target: ExportedIds) -> dict[str, Any]:
     """The content of the ``config.json`` of a model."""
-    family = nearest_family(config)
+    architecture = nearest_architecture(config)
     fairseq = {
         "static_position_embeddings": config.positions != "learned",
         "tie_word_embeddings": True,
@@ -161,12 +167,16 @@ def config_values(config: ModelConfig, source: ExportedIds, target: ExportedIds)
         "forced_eos_token_id": target.eos,
     }
     return {
-        "architectures": [family.architecture],
-        "model_type": family.model_type,
+        "architectures": [architecture.class_name],
+        "model_type": architecture.model_type,
         "is_encoder_decoder": True,
-        **values(family.config, config),
+        **values(architecture.config, config),
         # T5 scales its output by this alone; its weights say whether it is tied.
-        **({"tie_word_embeddings": config.scale_output} if family.config is T5Config else fairseq),
+        **(
+            {"tie_word_embeddings": config.scale_output}
+            if architecture.config is T5Config
+            else fairseq
+        ),
         "vocab_size": len(source.names),
         "pad_token_id": source.pad,
         "eos_token_id": target.eos,

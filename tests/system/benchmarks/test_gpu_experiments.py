@@ -1,4 +1,4 @@
-"""The recipes for a card are trained on a CPU, too, stopped at the deadline and gone on with."""
+"""The experiments for a GPU train on a CPU, too, stop at the deadline and go on."""
 
 import json
 import time
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks import gpu_recipes
+from benchmarks import gpu_experiments
 from benchmarks.results.trained import Trained
 from tests.helpers.runs.runs import SMALL, corpus_overrides
 from transformer.cli.config.compose import compose_config
@@ -17,22 +17,22 @@ from transformer.training.checkpointing.run_directory import is_finished
 
 def rehearse(folder: Path, *arguments: str) -> int:
     call = ["--rehearse", "--folder", str(folder), "--processes", "2", *arguments]
-    return gpu_recipes.main(call)
+    return gpu_experiments.main(call)
 
 
 @pytest.mark.thorough
-def test_the_deadline_leaves_recipes_out(
+def test_the_deadline_leaves_experiments_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert rehearse(tmp_path, "--deadline", "20") == 1
     said = capsys.readouterr().err.splitlines()
-    assert len(said) == len(gpu_recipes.RECIPES) == 4
+    assert len(said) == len(gpu_experiments.EXPERIMENTS) == 4
     assert all(line.endswith("no time is left") for line in said)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["text"]
-    for recipe in gpu_recipes.RECIPES:
-        # As on a card; the text that was made up is there.
-        run = recipe.run(tmp_path / "text", tmp_path, 1)
-        config: Any = compose_config("train", [*run.overrides, *gpu_recipes.ON_GPU])
+    for experiment in gpu_experiments.EXPERIMENTS:
+        # As on a GPU; the text that was made up is there.
+        run = experiment.run(tmp_path / "text", tmp_path, 1)
+        config: Any = compose_config("train", [*run.overrides, *gpu_experiments.ON_GPU])
         assert config.trainer.max_steps == 3000
         assert config.trainer.accelerator == "gpu"
         names = {path.name.split(".")[0] for path in Path(config.data.root).iterdir()}
@@ -43,7 +43,7 @@ def test_without_a_card_one_line_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert gpu_recipes.main(["--data", "nowhere"]) == 2
+    assert gpu_experiments.main(["--data", "nowhere"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
 
 
@@ -65,8 +65,8 @@ def test_a_run_that_is_stopped_is_gone_on_with(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_each_recipe_is_trained(tmp_path: Path) -> None:
+def test_each_experiment_is_trained(tmp_path: Path) -> None:
     assert rehearse(tmp_path) == 0
-    lines = (tmp_path / "recipes.jsonl").read_text().splitlines()
+    lines = (tmp_path / "experiments.jsonl").read_text().splitlines()
     assert {json.loads(line)["updates"] for line in lines} == {4}
     assert len(lines) == 4

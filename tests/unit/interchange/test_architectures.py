@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from tests.helpers.interchange.family_folders import bart_folder, mbart_folder, t5_folder
+from tests.helpers.interchange.architecture_folders import bart_folder, mbart_folder, t5_folder
 from tests.helpers.model.models import tiny_config
 from tests.helpers.suite.lazy import hf
 from transformer.__main__ import main
@@ -17,7 +17,7 @@ from transformer.common.errors import InputError
 from transformer.common.schema import typed
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.translation.translator import Translator
-from transformer.interchange.architectures.family import nearest_family, read_config
+from transformer.interchange.architectures.architecture import nearest_architecture, read_config
 from transformer.interchange.architectures.huggingface import write_huggingface
 from transformer.interchange.import_folder import Imported, read_folder, read_weights
 from transformer.model.build import build_transformer
@@ -59,10 +59,10 @@ def test_a_setting_that_cannot_be_imported_is_named(values: dict[str, Any], mess
         read_config(values)
 
 
-def test_the_nearest_family_of_our_own_models_is_as_before() -> None:
-    assert nearest_family(tiny_config(norm_order="post")).model_type == "marian"
-    assert nearest_family(tiny_config(norm_order="pre")).model_type == "pegasus"
-    assert nearest_family(tiny_config(positions="rotary")).model_type == "pegasus"
+def test_the_nearest_architecture_of_our_own_models_is_as_before() -> None:
+    assert nearest_architecture(tiny_config(norm_order="post")).model_type == "marian"
+    assert nearest_architecture(tiny_config(norm_order="pre")).model_type == "pegasus"
+    assert nearest_architecture(tiny_config(positions="rotary")).model_type == "pegasus"
 
 
 def test_weights_in_several_files_are_those_of_one(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_words_that_were_added_to_t5_go_back_with_their_vectors(tmp_path: Path) 
             assert theirs.tokenize(text) == spelled
 
 
-def test_a_family_without_room_for_added_words_refuses_them(tmp_path: Path) -> None:
+def test_an_architecture_without_room_for_added_words_refuses_them(tmp_path: Path) -> None:
     found = read_folder(mbart_folder(tmp_path / "mbart"))
     with pytest.raises(InputError, match=r"mBART-50 has no words of tokenizer\.add"):
         written_back(found, found.tokenizer.with_words(["Zugspitze"]), tmp_path / "back")

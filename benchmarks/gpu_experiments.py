@@ -1,14 +1,14 @@
-"""Train the recipes of Multi30k on a GPU, several at a time, and score them on their test sets.
+"""Train the experiments of Multi30k on a GPU, several at a time, and score them on their test sets.
 
-    python benchmarks/gpu_recipes.py --data FOLDER [--seeds 3] [--processes 4] [--deadline 560]
-    python benchmarks/gpu_recipes.py --rehearse     # one seed, small and on a CPU
+    python benchmarks/gpu_experiments.py --data FOLDER [--seeds 3] [--processes 4] [--deadline 560]
+    python benchmarks/gpu_experiments.py --rehearse     # one seed, small and on a CPU
 
 FOLDER holds ``multi30k`` and ``multi30k_tok``, as ``data.root`` wants them: nothing is downloaded.
 English to German raw and tokenized, German to English and English to French, the first seed of each
 before the second. Validation chooses the checkpoint; the test set is scored once. At the deadline
 running trainings write a checkpoint and end; the same command goes on with them. What a finished
-run has given is a line of runs/gpu_recipes/recipes.jsonl (``--folder``), and in the table that is
-printed. The exit code is 1 if some are not finished, 2 without a card.
+run has given is a line of runs/gpu_experiments/experiments.jsonl (``--folder``), and in the table
+that is printed. The exit code is 1 if some are not finished, 2 without a GPU.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from benchmarks.results.trained import Trained, train_all
 from transformer.data.corpora.catalog import PUBLISHED
 from transformer.training.checkpointing.run_directory import is_finished
 
-RECIPES = [
+EXPERIMENTS = [
     Result("multi30k_tiny", "multi30k", "en-de", "B"),
     Result("multi30k_tok", "multi30k_tok", "en-de", "A"),
     Result("multi30k_tiny", "multi30k", "de-en", "B"),
@@ -64,7 +64,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--processes", type=int, default=4, help="that train at a time: 4")
     parser.add_argument("--deadline", type=float, default=560.0, metavar="SECONDS")
-    parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "gpu_recipes")
+    parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "gpu_experiments")
     return parser.parse_args(arguments)
 
 
@@ -75,7 +75,7 @@ def main(arguments: Sequence[str]) -> int:
     until += given.deadline - RESERVE
     if not given.rehearse and not torch.cuda.is_available():
         print(
-            "error: benchmarks/gpu_recipes.py needs a CUDA card; --rehearse does not",
+            "error: benchmarks/gpu_experiments.py needs a CUDA GPU; --rehearse does not",
             file=sys.stderr,
         )
         return 2
@@ -83,31 +83,31 @@ def main(arguments: Sequence[str]) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     if given.rehearse:
         given.data, given.seeds = made_up(folder / "text"), 1
-    changes, card = (SMALL, None) if given.rehearse else (ON_GPU, torch.cuda.get_device_name())
+    changes, gpu = (SMALL, None) if given.rehearse else (ON_GPU, torch.cuda.get_device_name())
     changes = (*changes, f"data.cache={folder / 'cache'}")
     runs: dict[Trained, tuple[Result, int]] = {}
     for seed in range(1, given.seeds + 1):
-        for recipe in RECIPES:
-            run = recipe.run(given.data.resolve(), folder, seed)
-            runs[replace(run, overrides=(*run.overrides, *changes))] = recipe, seed
-    records = Records(folder / "recipes.jsonl", Measured, key=("name", "seed"))
+        for experiment in EXPERIMENTS:
+            run = experiment.run(given.data.resolve(), folder, seed)
+            runs[replace(run, overrides=(*run.overrides, *changes))] = experiment, seed
+    records = Records(folder / "experiments.jsonl", Measured, key=("name", "seed"))
     for run in train_all(list(runs), processes=given.processes, threads=1, until=until):
         found = measured(*runs[run], run)
-        records.keep(replace(found, machine=f"{card}, {found.machine}") if card else found)
+        records.keep(replace(found, machine=f"{gpu}, {found.machine}") if gpu else found)
     print("\n".join(tables(records.read())))
     return int(not all(is_finished(run.folder) for run in runs))
 
 
 def tables(found: Sequence[Measured]) -> list[str]:
-    """A row for each recipe; tokenized text has a table of its own."""
+    """A row for each experiment; tokenized text has a table of its own."""
     lines: list[str] = []
     for text in ("B", "A"):
         there = {
-            recipe: [one for one in found if one.name == recipe.name]
-            for recipe in RECIPES
-            if recipe.text == text
+            experiment: [one for one in found if one.name == experiment.name]
+            for experiment in EXPERIMENTS
+            if experiment.text == text
         }
-        rows = [row(recipe, runs) for recipe, runs in there.items() if runs]
+        rows = [row(experiment, runs) for experiment, runs in there.items() if runs]
         if rows:
             (names,) = {tuple(one.scores) for runs in there.values() for one in runs}
             lines += [*markdown(columns(names), rows), ""]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
-from tests.helpers.interchange.family_folders import (
+from tests.helpers.interchange.architecture_folders import (
     bart_folder,
     byt5_folder,
     mbart_folder,
@@ -24,7 +24,7 @@ from tests.helpers.suite.lazy import hf
 from transformer.__main__ import main
 from transformer.data.tokenization.tags import SourceTags, TaggedText
 from transformer.decoding.translation.translator import Translator
-from transformer.interchange.architectures.family import read_config
+from transformer.interchange.architectures.architecture import read_config
 from transformer.interchange.architectures.subwords import ImportedIds
 from transformer.interchange.import_folder import read_weights
 from transformer.settings.tokenizer import BOS, EOS, PAD, UNK
@@ -88,8 +88,8 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Case]:
         call = ["import", f"checkpoint={there}", f"output={folder / 'run'}"]
         assert main([*call, f"validation=[{folder / 'v.en'},{folder / 'v.de'}]"]) == 0
         model = hf.AutoModelForSeq2SeqLM.from_pretrained(there, dtype=torch.float32).eval()
-        _, family = read_config(json.loads((there / "config.json").read_text()))
-        ids = family.files.import_tokenizer(there, model.config.vocab_size).target
+        _, architecture = read_config(json.loads((there / "config.json").read_text()))
+        ids = architecture.files.import_tokenizer(there, model.config.vocab_size).target
         tokenizer = hf.AutoTokenizer.from_pretrained(there)
         return Case(folder, model, tokenizer, Translator.load(folder / "run"), ids)
 
