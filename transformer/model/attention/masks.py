@@ -38,8 +38,8 @@ class AdditiveMask(NamedTuple):
 
     summand: Float[Tensor, "#batch #head #query room"]
     """Added to the scaled scores: -inf where a query may not attend, else the bias. If a query may
-    attend to nothing, its row is not hidden. A mask has room for keys up to the next multiple of
-    ``_ALIGNMENT``, which a kernel cuts off."""
+    attend to nothing, its row is not hidden. On a GPU, a mask has room for keys up to the next
+    multiple of ``_ALIGNMENT``, which a kernel cuts off."""
     sees: Float[Tensor, "#batch #head #query 1"] | None
     """Factor of the result: 0 where a query may attend to nothing, else 1; None is always 1."""
 
@@ -66,11 +66,12 @@ def additive_mask(
     # On a GPU, the host would wait for the answer.
     if sees is not None and on_cpu and not torch.compiler.is_compiling():
         sees = None if bool(sees.all()) else sees
-    rows, keys = mask.shape[:-1], mask.size(-1)
-    # Never exactly as many: torch would compile this case separately.
-    room = keys + _ALIGNMENT - keys % _ALIGNMENT
-    summand = torch.zeros(*rows, room, dtype=dtype, device=mask.device)
-    summand[..., :keys].masked_fill_(~mask if sees is None else sees & ~mask, -math.inf)
+    hidden = ~mask if sees is None else sees & ~mask
+    if not on_cpu:
+        # Never exactly as many: torch would compile this case separately.
+        hidden = F.pad(hidden, (0, _ALIGNMENT - mask.size(-1) % _ALIGNMENT))
+    summand = torch.zeros(hidden.shape, dtype=dtype, device=mask.device)
+    summand.masked_fill_(hidden, -math.inf)
     if bias is not None:
-        summand = summand + F.pad(bias.to(dtype), (0, room - keys))
+        summand = summand + F.pad(bias.to(dtype), (0, hidden.size(-1) - mask.size(-1)))
     return AdditiveMask(summand, None if sees is None else sees.to(dtype))

@@ -149,7 +149,7 @@ def attend_short(
     """The formula with 16 keys or more, for torch's softmax on a CPU; all queries see a key."""
     key, value = repeat_heads(query, key), repeat_heads(query, value)
     additive, missing = context.additive_mask(query.dtype), VECTOR - key.size(2)
-    summand = None if additive is None else additive.summand[..., : key.size(2)]
+    summand = None if additive is None else additive.summand
     if missing > 0:
         zeros = query.new_zeros(1, 1, 1, key.size(2), dtype=torch.float32)
         summand = zeros if summand is None else zeros + summand
