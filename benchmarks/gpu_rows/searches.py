@@ -11,6 +11,7 @@ import torch
 from benchmarks.decoding.engines import hugging_face, ours
 from benchmarks.gpu_rows.bench import Bench, Values
 from benchmarks.gpu_rows.models import built
+from transformer.decoding.search import search as search_steps
 from transformer.settings.decoding import SearchConfig
 
 if TYPE_CHECKING:
@@ -28,12 +29,12 @@ def beam(bench: Bench, sentences: int, *, late: bool | None = None) -> Values:
     """Beam search of ours in bfloat16; ``late`` is whether flags are read late, None as usual."""
     model = built(bench, "base").eval()
     search = forced_search(bench)
-    usual = loop.reads_late
-    loop.reads_late = usual if late is None else lambda device: late
+    usual = search_steps.reads_late
+    search_steps.reads_late = usual if late is None else lambda device: late
     try:
         return measured(bench, ours(model, "bfloat16", search), sentences, BATCH_TOKENS)
     finally:
-        loop.reads_late = usual
+        search_steps.reads_late = usual
 
 
 def hugging_face_beam(bench: Bench, sentences: int) -> Values:

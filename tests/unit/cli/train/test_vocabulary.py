@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from omegaconf import OmegaConf
 
+from transformer.cli.config.compose import compose_config, run_settings
 from transformer.cli.train.resume import auto_run
 from transformer.common.errors import InputError
 
@@ -15,16 +15,13 @@ def write_run(parent: Path, config: str) -> None:
     (parent / "run" / "config.yaml").write_text(config)
 
 
-def chosen(parent: Path, *arguments: str, named: str | None = None) -> tuple[str, int]:
+def chosen(parent: Path, *arguments: str, named: str | None = None) -> tuple[str, int | None]:
     """The run that the command goes on with, and the size that it has then."""
-    config = OmegaConf.create(
-        {"task": "x", "seed": 1, "tokenizer": {"vocab_size": 8000}, "model": {}, "metrics": {}}
-    )
-    config.merge_with_dotlist(list(arguments))
+    config = run_settings(compose_config("train", ["tokenizer.vocab_size=8000", *arguments]))
     new = parent / (named or "new")
     sized = any("vocab_size" in argument for argument in arguments)
-    run = auto_run(config, new, named=named is not None, sized=sized)
-    return run.name, config.tokenizer.vocab_size
+    now, run = auto_run(config, new, named=named is not None, sized=sized)
+    return run.name, now.tokenizer.vocab_size
 
 
 def test_a_smaller_vocabulary_is_that_of_the_same_run(tmp_path: Path) -> None:
