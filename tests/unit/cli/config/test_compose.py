@@ -32,7 +32,7 @@ from transformer.settings.metrics import MetricsConfig
         ("evaluate", "/", "'/' is not of the form KEY=VALUE; a run is given as checkpoint=/"),
         ("train", "loss=[r_drop,x]", "loss=[r_drop,x] is a list; choose one, loss=NAME"),
         ("train", "experiment=[pocket,x]", "experiment=x is unknown; choose denoising or"),
-        ("train", "metrics=tokenized", "metrics=tokenized is unknown (did you mean tokenized?);"),
+        ("train", "metrics=tokenzed", "metrics=tokenzed is unknown (did you mean tokenized?);"),
         ("train", "model=tiny,base", "model=tiny,base: add --multirun to sweep over them, choose"),
         ("evaluate", "decoding=beam,greedy", "decoding=beam,greedy: choose one"),
         ("translate", "input=a,b", "input=a,b: write 'input=[a,b]' for a list, \"input='a,b'\""),
