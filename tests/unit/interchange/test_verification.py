@@ -12,6 +12,7 @@ from transformer.common.errors import InputError
 from transformer.interchange.argos import translate_as_argos, verify_argos, write_argos
 from transformer.interchange.ctranslate2 import QUANTIZATIONS, write_ctranslate2
 from transformer.interchange.verification import agreement, verify_ctranslate2
+from transformer.settings.data import DataConfig
 from transformer.settings.tokenizer import EOS
 
 from .test_ctranslate2_engine import TEXTS as NASTY_TEXTS
@@ -79,7 +80,7 @@ def test_a_package_of_argos_translates_alike(tmp_path: Path) -> None:
     with torch.no_grad():
         # So probable that an empty text would often be the best; Argos has none.
         translator.model.projection.weight[EOS, 0] = 0.5
-    file = write_argos(translator, {"source": "en", "target": "de"}, tmp_path, "float32")
+    file = write_argos(translator, DataConfig(source="en", target="de"), tmp_path, "float32")
     pairs = [(text, (text,)) for text in NASTY_TEXTS if text.strip()]
     verified = verify_argos(translator, file, pairs, RAW)
     assert (verified["equal"], verified["sentences"]) == (1, len(pairs))
@@ -89,7 +90,7 @@ def test_a_package_of_argos_translates_alike(tmp_path: Path) -> None:
 
 
 def test_argos_needs_positions_for_its_length(tmp_path: Path) -> None:
-    data = {"source": "en", "target": "de"}
+    data = DataConfig(source="en", target="de")
     with pytest.raises(InputError, match=r"Argos needs model.max_length=1024, or .*sinusoidal;"):
         write_argos(willing(positions="learned"), data, tmp_path, "float32")
     assert not list(tmp_path.iterdir())
