@@ -13,11 +13,12 @@ from omegaconf import OmegaConf
 from transformer.cli.config import compose
 from transformer.cli.config.arguments import config_folder
 from transformer.cli.evaluate.scored_text import resolve_metrics
-from transformer.cli.load import resolve_search
 from transformer.cli.train.vocabulary import untie_kinds
 from transformer.cli.translate import translate
+from transformer.cli.translator import search_changes
 from transformer.common.errors import InputError, errors_name
 from transformer.common.files import given_path
+from transformer.common.schema import typed
 from transformer.evaluation.metrics import build_metric
 from transformer.recipes.backtranslate import Backtranslate
 from transformer.recipes.distill import Distill
@@ -25,6 +26,7 @@ from transformer.recipes.overrides import sort_arguments
 from transformer.recipes.plan import Plan, Recipe
 from transformer.recipes.runner import run_stages, states
 from transformer.report.scores import read_scores
+from transformer.settings.decoding import SearchConfig, changed_search
 
 RECIPES: dict[str, type[Recipe]] = {"distill": Distill, "backtranslate": Backtranslate}
 
@@ -61,7 +63,8 @@ def _compose(verb: str, arguments: Sequence[str], run: Mapping[str, Any] | None)
             untie_kinds(config)
         values: Any = OmegaConf.to_container(config)
         if run is not None:
-            resolve_search(arguments, values["decoding"], run["decoding"])
+            trained = typed(SearchConfig, run["decoding"], "decoding")
+            changed_search(trained, search_changes(arguments, values["decoding"]))
         if verb == "translate":
             translate.check(config, arguments)
         if verb == "evaluate":

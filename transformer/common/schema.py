@@ -1,15 +1,18 @@
 """Checks plain values against the annotations of a dataclass, and numbers against ranges."""
 
+import keyword
 import logging
 import math
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 from transformer.common.errors import InputError, did_you_mean, raise_objections
 from transformer.common.escaping import escaped
+from transformer.common.files import given_path
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -25,24 +28,36 @@ def typed(kind: type[T], values: Any, where: str) -> T:
     for key in [key for key in values if f"{where}.{key}" in FORMER and values[key]]:
         log.warning("%s.%s=%s of an older run has no effect any more", where, key, values[key])
     values = {key: value for key, value in values.items() if f"{where}.{key}" not in FORMER}
-    hints = get_type_hints(kind)
-    names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    hints, prefix = get_type_hints(kind), f"{where}." if where else ""
+    names = {field_key(field.name): field for field in fields(kind)}  # type: ignore[arg-type]
+    of_where = f" of {where}" if where else ""
     raise_objections(
-        f"{where}.{escaped(unknown)} is not a setting of {where}{did_you_mean(unknown, names)}"
+        f"{prefix}{escaped(unknown)} is not a setting{of_where}{did_you_mean(unknown, names)}"
         for unknown in sorted(map(str, values.keys() - names))
     )
-    required = (field.name for field in fields(kind) if field.default is MISSING)  # type: ignore[arg-type]
-    raise_objections(f"{where}.{name} is missing" for name in required if name not in values)
+    required = (k for k, one in names.items() if one.default is one.default_factory is MISSING)
+    raise_objections(f"{prefix}{key} is missing" for key in required if key not in values)
     right, wrong = {}, []
-    for name, value in values.items():
+    for key, value in values.items():
+        name = names[key].name
         try:
-            right[name] = typed_value(value, hints[name], f"{where}.{name}")
+            right[name] = typed_value(value, hints[name], f"{prefix}{key}")
         except InputError as error:
             wrong.append(str(error))
     raise_objections(wrong)
     built = kind(**right)
     raise_objections(out_of_range(built, where))
     return built
+
+
+# A name of a file such as 2014 is a number to YAML.
+_READ_FROM: dict[Any, tuple[type, ...]] = {float: (int, float), Path: (str, Path, int, float)}
+
+
+def field_key(name: str) -> str:
+    """The key of a field: ``from`` of ``from_``, as a keyword of Python names no field."""
+    key = name.removesuffix("_")
+    return key if keyword.iskeyword(key) else name
 
 
 def typed_value(value: Any, hint: Any, where: str) -> Any:
@@ -62,8 +77,8 @@ def typed_value(value: Any, hint: Any, where: str) -> Any:
         return tuple(typed_value(v, i, where) for v, i in zip(value, items, strict=True))
     elif origin is Literal and value in get_args(hint):
         return value
-    elif hint is float and isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
+    elif isinstance(value, _READ_FROM.get(hint, ())) and not isinstance(value, bool):
+        return given_path(str(value)) if hint is Path else float(typing.cast(Any, value))
     elif hint is Any or (isinstance(hint, type) and type(value) is hint):
         return value
     shown = "null" if value is None else repr(value)[:200]
@@ -100,6 +115,7 @@ def _words(hint: Any) -> str:
     if origin is Mapping or is_dataclass(hint):
         return "a mapping, {KEY: VALUE}"
     names = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+    names[Path] = "a path"
     return names.get(hint, "null" if hint is type(None) else str(hint))
 
 

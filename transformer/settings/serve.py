@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from transformer.common.schema import Range
-from transformer.decoding.translation.result import OnFailure
+from transformer.settings.translator import OnFailure
 
 
 @dataclass(frozen=True)

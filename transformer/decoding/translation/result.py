@@ -2,16 +2,13 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor
 
 from transformer.data.text.word_alignment import Links, format_links
 from transformer.decoding.constraints.request import Constraints
-
-OnFailure = Literal["mark", "next_best", "resample"]
-"""What happens to a translation with a flag (``Flagging``)."""
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,11 @@ import torch
 from tests.helpers.decoding.translators import tiny_translator
 from transformer.common.errors import InputError
 from transformer.decoding.constraints.request import Constraints
-from transformer.decoding.translation.result import OnFailure, Translation
+from transformer.decoding.translation.result import Translation
 from transformer.quality.failures.flagging import SAMPLES, Flagging
 from transformer.quality.failures.flags import Detector, Output
 from transformer.quality.failures.thresholds import Thresholds
+from transformer.settings.translator import OnFailure
 
 TEXTS = ["a dog runs .", "two cats sleep .", "", "the dog sees a cat ."]
 
