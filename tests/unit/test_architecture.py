@@ -20,13 +20,13 @@ from transformer.checkpoint.checkpoint import PORTABLE, require_translation
 from transformer.cli.config import arguments
 from transformer.cli.config.arguments import config_folder
 from transformer.cli.config.compose import compose_config
-from transformer.cli.interchange import export
 from transformer.common.errors import InputError
 from transformer.common.files import CONFIG_DIR
 from transformer.common.schema import typed
 from transformer.data.corpora.catalog import PUBLISHED
 from transformer.decoding.batched_search import SEARCHES
 from transformer.evaluation.metrics import score
+from transformer.interchange import export
 from transformer.interchange.export_formats import FORMATS
 from transformer.interchange.format_limits import check_formula
 from transformer.model.attention.attention_context import AttentionContext
@@ -99,7 +99,7 @@ def test_a_program_without_the_formula_is_refused() -> None:
 
 
 def test_the_format_is_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(export, "load_translator", lambda *_: (tiny_translator(), {}))
+    monkeypatch.setattr(export, "load_translator", lambda *_, **__: (tiny_translator(), {}))
     monkeypatch.chdir(tmp_path)
     call = ["export", "checkpoint=run", "format=vocabulary", "output=new"]
     assert main(call) == 2

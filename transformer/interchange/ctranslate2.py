@@ -35,8 +35,6 @@ SETTINGS = "transformer.json"
 ENGINE_LENGTH = 1024
 """Default limit of the engine for the subwords of a source."""
 
-QUANTIZATIONS = ("float32", "int8", "int8_float32", "int16", "float16", "bfloat16")
-
 
 def write_ctranslate2(
     model: Transformer, tokenizer: Tokenizer, folder: Path, quantization: str = "float32"

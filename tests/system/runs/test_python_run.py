@@ -17,8 +17,8 @@ from torch.fx.experimental import _config as shape_settings
 
 from tests.helpers.runs.processes import call, tiny_overrides
 from tests.helpers.runs.runs import composed
+from transformer.checkpoint.config_file import read_config
 from transformer.common.errors import InputError
-from transformer.runs.config_file import read_config
 from transformer.runs.report_values import run_report
 from transformer.runs.train import train
 from transformer.settings.run import RunConfig

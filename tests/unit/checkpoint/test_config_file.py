@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from transformer.checkpoint.config_file import read_config, saved_config
 from transformer.common.errors import InputError
-from transformer.runs.config_file import read_config, saved_config
 from transformer.settings.run import RunConfig
 
 BEFORE, NOW = RunConfig(seed=1), RunConfig(seed=2)
