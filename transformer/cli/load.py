@@ -26,9 +26,8 @@ from transformer.decoding.translation.translator import Translator, trained_with
 from transformer.model.head_masks import head_name, parse_heads, switch_off
 from transformer.model.layers.quantization import in_precision
 from transformer.settings.data import DataConfig
-from transformer.settings.decoding import SearchConfig
+from transformer.settings.decoding import OnFailure, SearchConfig
 from transformer.settings.model import Precision
-from transformer.settings.serve import OnFailure
 
 CPU_TOKENS, GPU_TOKENS = 4096, 65_536
 """Padded source tokens of a batch, counted once a hypothesis."""

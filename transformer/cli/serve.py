@@ -15,7 +15,7 @@ from transformer.common.errors import InputError, require_package
 from transformer.common.files import given_path
 from transformer.common.schema import typed
 from transformer.serving.languages import Direction, Directions, trained_directions
-from transformer.settings.serve import OnFailure
+from transformer.settings.decoding import OnFailure
 
 _PACKAGES = ("lxml", "multipart", "prometheus_client", "py3langid", "starlette", "uvicorn")
 

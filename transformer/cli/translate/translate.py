@@ -34,7 +34,7 @@ from transformer.decoding.translation.fingerprint import compute_fingerprint
 from transformer.decoding.translation.result import Translation
 from transformer.decoding.translation.translator import Translator
 from transformer.report.unknown_symbols import checked_symbols
-from transformer.settings.serve import OnFailure
+from transformer.settings.decoding import OnFailure
 
 
 def run(config: DictConfig, arguments: Sequence[str]) -> None:
