@@ -25,7 +25,6 @@ from transformer.decoding.search.shortlist import with_shortlist_of
 from transformer.decoding.translation.translator import Translator, trained_with
 from transformer.model.head_masks import head_name, parse_heads, switch_off
 from transformer.model.layers.quantization import in_precision
-from transformer.settings.data import DataConfig
 from transformer.settings.decoding import OnFailure, SearchConfig
 from transformer.settings.model import Precision
 
@@ -63,6 +62,7 @@ def with_flags(
     """The translator whose translations have flags."""
     from transformer.quality.failures.flagging import FlaggingTranslator
     from transformer.quality.failures.flags import Detector
+    from transformer.settings.data import DataConfig
 
     detector = Detector.load(
         checkpoint_paths(config.checkpoint)[0], typed(DataConfig, run["data"], "data")
