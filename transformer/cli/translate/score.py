@@ -22,7 +22,7 @@ WINDOW = 4096
 """Pairs that are read before the first is scored."""
 
 
-def run(config: DictConfig, _: Sequence[str]) -> None:
+def run(config: DictConfig, arguments: Sequence[str]) -> None:
     """Score the pairs."""
     as_json = resolve_value(config, "format", Form) == "json"
     score, _ = load_scorer(config, config.checkpoint)
