@@ -12,8 +12,8 @@ from tests.unit.quality.texts import examination_config, written
 from transformer.common.errors import InputError
 from transformer.data.text.parallel import Corpus, read_lines
 from transformer.quality.cleaning import clean
+from transformer.quality.corpus_checks import Checks
 from transformer.quality.examination import examine, example_lines, to_json
-from transformer.quality.factory import Checks
 from transformer.settings.doctor import CHECKS
 
 # U+0345, a mark whose case and composition change its place; and what the checks look for.

@@ -25,15 +25,16 @@ from transformer.decoding.search.shortlist import with_shortlist_of
 from transformer.decoding.translation.translator import Translator, trained_with
 from transformer.model.head_masks import head_name, parse_heads, switch_off
 from transformer.model.layers.quantization import in_precision
-from transformer.settings.decoding import SearchConfig
+from transformer.settings.decoding import OnFailure, SearchConfig
 from transformer.settings.model import Precision
-from transformer.settings.run import RunConfig
 
 CPU_TOKENS, GPU_TOKENS = 4096, 65_536
 """Padded source tokens of a batch, counted once a hypothesis."""
 
 
-def load_translator(config: DictConfig, arguments: Sequence[str]) -> tuple[Translator, RunConfig]:
+def load_translator(
+    config: DictConfig, arguments: Sequence[str]
+) -> tuple[Translator, dict[str, Any]]:
     """The translator, and the config of the run that trained it."""
     checkpoints = load_checkpoints(config.checkpoint)
     trained = trained_with(checkpoints[0])
@@ -47,6 +48,7 @@ def load_translator(config: DictConfig, arguments: Sequence[str]) -> tuple[Trans
         tagged_tokenizer(config, trained.tokenizer),
         search,
         batch_tokens=resolve_batch_tokens(config, device),
+        device=device,
         aligner=_aligner(config, arguments, trained.aligner),
         coverage_head=trained.aligner.head,
         limits=trained.limits,
@@ -54,13 +56,27 @@ def load_translator(config: DictConfig, arguments: Sequence[str]) -> tuple[Trans
     return translator, checkpoints[0].config
 
 
+def with_flags(
+    config: DictConfig, translator: Translator, run: Mapping[str, Any], on_failure: OnFailure | None
+) -> Translator:
+    """The translator whose translations have flags."""
+    from transformer.quality.failures.flagging import FlaggingTranslator
+    from transformer.quality.failures.flags import Detector
+    from transformer.settings.data import DataConfig
+
+    detector = Detector.load(
+        checkpoint_paths(config.checkpoint)[0], typed(DataConfig, run["data"], "data")
+    )
+    return FlaggingTranslator(translator, detector, on_failure)
+
+
 def load_checkpoints(names: Any) -> list[Checkpoint]:
     """``checkpoint=PATH``, or ``checkpoint=[PATH,…]`` of one vocabulary."""
     first, *more = checkpoints = [_load(path) for path in checkpoint_paths(names)]
     set_search_threads(weight for one in checkpoints for weight in one.model.parameters())
-    vocabulary = Tokenizer.from_state(first.portable.tokenizer).fingerprint
+    vocabulary = Tokenizer.from_state(first.tokenizer).fingerprint
     for other in more:
-        if Tokenizer.from_state(other.portable.tokenizer).fingerprint != vocabulary:
+        if Tokenizer.from_state(other.tokenizer).fingerprint != vocabulary:
             raise InputError(
                 f"{other.path} has another vocabulary than {first.path}; an ensemble needs models "
                 "that were trained with the same tokenizer"

@@ -14,8 +14,8 @@ from transformer.common.errors import InputError, errors_name
 from transformer.data.corpora.split import numbered
 from transformer.data.text.parallel import Pair
 from transformer.quality import cleaning
-from transformer.quality.factory import Checks
-from transformer.quality.texts import given_texts
+from transformer.quality.corpus_checks import Checks
+from transformer.quality.examined_text import given_texts
 from transformer.settings.clean import CleanConfig, Filters, Repairs
 
 CrossEntropies = Callable[[Sequence[Pair]], list[float]]

@@ -14,7 +14,7 @@ from transformer.data.tokenization.vocabulary_training import (
     VocabularyTooLarge,
     largest_vocabulary,
 )
-from transformer.quality.base import ExaminationConfig
+from transformer.quality.check import ExaminationConfig
 from transformer.settings.clean import CleanConfig
 from transformer.settings.data import DataConfig
 from transformer.settings.doctor import DoctorConfig

@@ -12,7 +12,7 @@ import pytest
 from tests.helpers.data.corpora import data_config
 from tests.unit.quality.texts import clean_texts, examination_config, planted_texts, written
 from transformer.quality import examination
-from transformer.quality.base import Finding
+from transformer.quality.check import Finding
 from transformer.quality.examination import Examination, describe_lengths, examine, log_faults
 from transformer.settings.data import CorpusConfig, DataConfig
 from transformer.settings.doctor import CHECKS, Thresholds

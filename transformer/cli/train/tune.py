@@ -13,8 +13,8 @@ from transformer.checkpoint import checkpoint
 from transformer.checkpoint.locate import TUNED, find_checkpoint
 from transformer.cli.config.compose import resolve_path, resolve_positive, resolve_value
 from transformer.cli.evaluate.scored_text import require_trusted, resolve_metrics
-from transformer.cli.load import resolve_batch_tokens, resolve_device
 from transformer.cli.threads import set_search_threads
+from transformer.decoding.device import find_device, suited_batch_tokens
 from transformer.report.scores import print_json, require_writable
 from transformer.runs import tuning
 
@@ -26,11 +26,14 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
     of_run = checkpoint.portable_part(next(iter(candidates.values()))).config
     require_trusted(config, of_run)
     set_search_threads(next(iter(candidates.values()))["state_dict"].values())
-    hints, device = get_type_hints(tuning.SweepConfig), resolve_device(config.device)
+    hints, device = (
+        get_type_hints(tuning.SweepConfig),
+        find_device(resolve_value(config, "device", str)),
+    )
     keys = ("beam_sizes", "length_penalties", "metric", "sentences")
     settings = tuning.SweepConfig(
         **{key: resolve_value(config, key, hints[key]) for key in keys},
-        batch_tokens=resolve_batch_tokens(config, device),
+        batch_tokens=suited_batch_tokens(resolve_value(config, "batch_tokens", int | None), device),
         device=device,
         scoring=resolve_metrics(config, of_run),
     )
