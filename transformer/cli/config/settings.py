@@ -9,6 +9,9 @@ from omegaconf import DictConfig, OmegaConf
 from transformer.common.schema import override_key, typed
 
 SETTINGS: dict[str, str] = {
+    "average": "average:AverageConfig",
+    "consolidate": "consolidate:ConsolidateConfig",
+    "report": "report:ReportConfig",
     "text": "text:TextConfig",
 }
 """The dataclass of each command, in ``transformer.settings``."""
