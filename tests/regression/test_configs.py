@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 from transformer.cli.config.arguments import config_folder
 from transformer.cli.config.compose import compose_config, run_settings
 from transformer.cli.recipe import RECIPES
-from transformer.quality.base import CHECKS, ExaminationConfig
+from transformer.quality.check import CHECKS, ExaminationConfig
 from transformer.runs.tuning import SweepConfig
 from transformer.settings.logger import WandbConfig
 from transformer.settings.model import ModelConfig

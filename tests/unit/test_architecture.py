@@ -29,7 +29,7 @@ from transformer.decoding.batched_search import SEARCHES
 from transformer.evaluation.metrics import score
 from transformer.interchange.export_formats import FORMATS
 from transformer.interchange.format_limits import check_formula
-from transformer.model.attention.attention_bias import AttentionBias
+from transformer.model.attention.attention_context import AttentionContext
 from transformer.model.attention.record_weights import recording
 from transformer.model.attention.scaled_dot_product import attend_with_weights, eager
 from transformer.model.positions.alibi import AlibiBias
@@ -79,14 +79,14 @@ def test_the_loss_is_the_formula() -> None:
 def test_the_formula_of_an_attention_computes_and_is_recorded() -> None:
     attention = run("attention")["attention"]
     hidden, positions = torch.randn(1, 4, 16), torch.arange(4)
-    bias = AttentionBias(None, positions, positions, causal=True, bias=AlibiBias(2))
+    bias = AttentionContext(None, positions, positions, causal=True, bias=AlibiBias(2))
     queries, keys, values = attention.project(hidden, hidden, hidden, bias)
     expected = attention.output(
         eager(2 * queries, keys, values, bias, 0.0).transpose(1, 2).flatten(-2)
     )
-    torch.testing.assert_close(attention(hidden, hidden, hidden, bias), expected)
+    torch.testing.assert_close(attention.attend(hidden, hidden, hidden, bias), expected)
     with recording([attention]) as weights:
-        torch.testing.assert_close(attention(hidden, hidden, hidden, bias), expected)
+        torch.testing.assert_close(attention.attend(hidden, hidden, hidden, bias), expected)
     seen = attend_with_weights(2 * queries, keys, values, bias, 0.0)[1]
     torch.testing.assert_close(weights, [seen])
 

@@ -18,7 +18,7 @@ from transformer.common.schema import typed
 from transformer.quality.failures.flagging import Flagging
 from transformer.quality.failures.flags import Detector
 from transformer.serving.languages import Direction, Directions, trained_directions
-from transformer.settings.serve import OnFailure
+from transformer.settings.decoding import OnFailure
 
 _PACKAGES = ("lxml", "multipart", "prometheus_client", "py3langid", "starlette", "uvicorn")
 

@@ -140,7 +140,7 @@ def _fill(spec: "TransformerSpec", model: Transformer) -> None:
     if model.config.scale_output:
         spec.decoder.scale_outputs = model.config.output_scale
     for stack, own in ((spec.encoder, model.encoder), (spec.decoder, model.decoder)):
-        bias = own.attention_bias.bias
+        bias = own.attention_context.bias
         if isinstance(bias, BucketBias):
             for layer in stack.layer:
                 into = layer.self_attention

@@ -9,6 +9,8 @@ from transformer.common.errors import raise_objections
 from transformer.common.schema import Range, out_of_range
 
 PenaltyForm = Literal["wu", "average"]
+OnFailure = Literal["mark", "next_best", "resample"]
+"""What happens to a translation with a flag (``FlaggingTranslator``)."""
 # Checkpoints may come from strangers: the limits make every search end.
 Count = Annotated[int, Range(1, 10_000)]
 Length = Annotated[int, Range(0, 10_000)]

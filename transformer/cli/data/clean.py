@@ -17,8 +17,8 @@ from transformer.common.errors import InputError, errors_name
 from transformer.data.corpora.split import numbered
 from transformer.data.text.parallel import Pair
 from transformer.quality.cleaning import CleanedSplit, choose_pairs, clean
-from transformer.quality.factory import Checks
-from transformer.quality.texts import given_texts
+from transformer.quality.corpus_checks import Checks
+from transformer.quality.examined_text import given_texts
 from transformer.report.scores import print_json
 from transformer.settings.data import DataConfig
 

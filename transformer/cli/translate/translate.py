@@ -36,7 +36,7 @@ from transformer.decoding.translation.translator import Translator
 from transformer.quality.failures.flagging import Flagging
 from transformer.quality.failures.flags import Detector
 from transformer.report.unknown_symbols import checked_symbols
-from transformer.settings.serve import OnFailure
+from transformer.settings.decoding import OnFailure
 
 
 def run(config: DictConfig, arguments: Sequence[str]) -> None:
