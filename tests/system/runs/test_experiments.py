@@ -15,7 +15,7 @@ import torch
 from tests.helpers.data.text import write_parallel
 from tests.helpers.runs.runs import PROJECT, composed
 from transformer.__main__ import main
-from transformer.checkpoint.checkpoint import PORTABLE, read_payload
+from transformer.checkpoint.checkpoint import portable_part, read_payload
 from transformer.checkpoint.locate import find_checkpoint
 from transformer.cli.config.compose import compose_config
 from transformer.data.corpora.catalog import PUBLISHED
@@ -63,7 +63,7 @@ def ten_updates(folder: Path, experiment: str, *overrides: str) -> str:
     assert metrics["val/loss"] < float("inf")
     payload = read_payload(find_checkpoint(folder / "run", "last"))
     assert payload["global_step"] == 10
-    assert payload[PORTABLE]["config"]["metrics"] == config.resolved["metrics"]
+    assert portable_part(payload).config.metrics == config.metrics
     scores = json.loads((folder / "run" / "test.json").read_text())
     assert scores[0]["name"] == "BLEU"
     signature: str = scores[0]["signature"]

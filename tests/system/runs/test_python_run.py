@@ -35,7 +35,7 @@ SHORT = (
 @pytest.fixture
 def config(tmp_path: Path) -> RunConfig:
     """As a program writes it: of dataclasses alone."""
-    return replace(composed([*tiny_overrides(tmp_path), *SHORT], tmp_path / "cache"), resolved={})
+    return composed([*tiny_overrides(tmp_path), *SHORT], tmp_path / "cache")
 
 
 def files(folder: Path) -> set[str]:
