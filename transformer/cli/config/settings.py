@@ -13,6 +13,7 @@ SETTINGS: dict[str, str] = {
     "consolidate": "consolidate:ConsolidateConfig",
     "report": "report:ReportConfig",
     "text": "text:TextConfig",
+    "tune": "tune:TuneConfig",
 }
 """The dataclass of each command, in ``transformer.settings``."""
 
