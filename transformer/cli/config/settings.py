@@ -9,9 +9,13 @@ from omegaconf import DictConfig, OmegaConf
 from transformer.common.schema import override_key, typed
 
 SETTINGS: dict[str, str] = {
+    "average": "average:AverageConfig",
     "clean": "clean:CleanConfig",
+    "consolidate": "consolidate:ConsolidateConfig",
     "doctor": "doctor:DoctorConfig",
+    "report": "report:ReportConfig",
     "text": "text:TextConfig",
+    "tune": "tune:TuneConfig",
 }
 """The dataclass of each command, in ``transformer.settings``."""
 
