@@ -167,7 +167,7 @@ def test_one_product_of_the_memory_learns_the_same(
 ) -> None:
     gradients: list[dict[str, Tensor | None]] = []
     for one_product in (False, True):
-        monkeypatch.setattr(decoder, "one_product_pays", lambda *_, pays=one_product: pays)
+        monkeypatch.setattr(decoder, "fusing_pays", lambda *_, pays=one_product: pays)
         model = tiny_transformer(**changes, decoder_layers=3).train()
         torch.manual_seed(1)
         model(SOURCE, targets(len(SOURCE))).square().sum().backward()

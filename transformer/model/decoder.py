@@ -12,7 +12,7 @@ from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.encoder import LayerStack, Memory
 from transformer.model.layers.autocast import for_products, product_dtype
 from transformer.model.layers.dropout import layer_is_dropped
-from transformer.model.layers.fused_projection import linear_together, one_product, one_product_pays
+from transformer.model.layers.fused_projection import fused_linear, fusing_pays, linear_together
 from transformer.model.layers.residual import Residual
 
 Hidden = Float[Tensor, "rows target width"]
@@ -106,10 +106,10 @@ class Decoder(LayerStack):
         attentions = [layer.cross_attention for layer in layers]
         projections = [linear for one in attentions for linear in (one.key, one.value)]
         # One product would give the weights of a dropped layer a gradient of zeros instead of none.
-        if self.layer_drop or not one_product_pays(memory.hidden, projections):
+        if self.layer_drop or not fusing_pays(memory.hidden, projections):
             caches = [layer.start(memory.hidden) for layer in layers]
         else:
-            mapped = one_product(for_products(memory.hidden), projections)
+            mapped = fused_linear(for_products(memory.hidden), projections)
             pairs = zip(attentions, mapped[::2], mapped[1::2], strict=True)
             caches = [LayerCache(*one.split_keys(*pair)) for one, *pair in pairs]
         dtype = product_dtype(memory.hidden)

@@ -38,7 +38,7 @@ class Embedding(nn.Module):
     """Token embedding plus position, a norm in BART, then dropout (sections 3.4, 3.5 and 5.4).
 
     ``token_dropout`` drops the token, but not its position. ``positions`` is None if the attention
-    has relative positions (attention/positions/).
+    has relative positions (positions/).
     """
 
     def __init__(

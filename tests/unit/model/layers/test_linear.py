@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from tests.helpers.model.tolerance import assert_close
 from transformer.common.processor import PROCESSORS
 from transformer.model.layers import linear as module
-from transformer.model.layers.fused_projection import linear_together, one_product
+from transformer.model.layers.fused_projection import fused_linear, linear_together
 from transformer.model.layers.linear import Linear, lay_out
 
 
@@ -96,7 +96,7 @@ def test_one_product_has_the_values_and_gradients_of_several() -> None:
         total = sum(((y * g).sum() for y, g in zip(mapped, upstream, strict=True)), x.new_zeros(()))
         return torch.autograd.grad(total, weights)
 
-    several, one = tuple(layer(x) for layer in layers), one_product(x, layers)
+    several, one = tuple(layer(x) for layer in layers), fused_linear(x, layers)
     for mine, other in zip((*one, *gradients(one)), (*several, *gradients(several)), strict=True):
         assert_close(mine, other)
 
