@@ -25,6 +25,7 @@ from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner, batched_attention
 from transformer.decoding.translation.translator import Translator
+from transformer.interchange.onnx import web_page
 from transformer.interchange.onnx.folder import OnnxGreedy, verify_onnx, write_onnx
 from transformer.interchange.onnx.tokenizer_json import tokenizer_files
 from transformer.interchange.onnx.web_page import find_runtime
@@ -187,11 +188,11 @@ def test_the_runtime_of_a_page_is_fetched_once(
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         Thread(target=server.serve_forever).start()
         address = f"http://127.0.0.1:{server.server_port}/package.tgz"
-        monkeypatch.setattr(web, "_ARCHIVE", address)
+        monkeypatch.setattr(web_page, "_ARCHIVE", address)
         with pytest.raises(InputError, match=r"cannot fetch .*hash"):
             find_runtime(None, tmp_path / "cache")
         digest = hashlib.sha512((tmp_path / "package.tgz").read_bytes()).hexdigest()
-        monkeypatch.setattr(web, "_SHA512", digest)
+        monkeypatch.setattr(web_page, "_SHA512", digest)
         found = find_runtime(None, tmp_path / "cache")
         server.shutdown()
     assert {file.name: file.read_text() for file in found.iterdir()} == {n: n for n in names[:2]}

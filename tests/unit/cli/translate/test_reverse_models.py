@@ -16,6 +16,7 @@ from transformer.cli.translate.select import _check_direction
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.forced_decoding import TargetScore, score_pairs
+from transformer.settings.data import CorpusConfig, DataConfig
 
 CANDIDATES = [["der hund .", "ein kind liest .", "ein hund läuft ."], ["katzen", "katze"]]
 SOURCES = [PAIRS[0][0], "a cat"]
@@ -24,7 +25,11 @@ SOURCES = [PAIRS[0][0], "a cat"]
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The runs a (en to de), b (de to en) and both (tags), and text in small.tsv."""
-    for name, source, more in (("a", "en", {}), ("b", "de", {}), ("both", "en", {"target_tag": 1})):
+    for name, source, more in (
+        ("a", "en", {}),
+        ("b", "de", {}),
+        ("both", "en", {"target_tag": True}),
+    ):
         data = {"source": source, "target": "de" if source == "en" else "en", **more}
         written(tmp_path / f"{name}.ckpt", RUN | {"data": data})
     monkeypatch.chdir(tmp_path)
@@ -33,7 +38,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def scores(pairs: list[tuple[str, str]], run: str = "b") -> list[TargetScore]:
     loaded = load_checkpoint(Path(f"{run}.ckpt"))
-    return score_pairs(loaded.model, Tokenizer.from_state(loaded.tokenizer), pairs)
+    return score_pairs(loaded.model, Tokenizer.from_state(loaded.portable.tokenizer), pairs)
 
 
 def clean(*arguments: str) -> int:
@@ -93,8 +98,8 @@ def best(last: float = 0.0) -> list[str]:
 
 
 def test_a_reverse_model_of_several_corpora_has_their_languages() -> None:
-    corpora = {"a": {"source": "fr_FR", "target": "en"}, "b": {"source": "es"}}
-    data = {"source": "en", "target": "de", "corpora": corpora}
+    corpora = {"a": CorpusConfig(source="fr_FR", target="en"), "b": CorpusConfig(source="es")}
+    data = DataConfig(source="en", target="de", corpora=corpora)
     _check_direction("a", data, ("en", "fr"))
     _check_direction("a", data, ("de", "eng"))  # a code without a name may be any language
     with pytest.raises(InputError, match="a translates es to de, fr_FR to en, and fr to de is"):

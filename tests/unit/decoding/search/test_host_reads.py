@@ -17,6 +17,7 @@ from transformer.decoding import batched_search
 from transformer.decoding.batched_search import search_batch
 from transformer.decoding.constraints.compile import ConstraintCompiler
 from transformer.decoding.constraints.request import Constraints
+from transformer.decoding.search import search
 from transformer.decoding.search.ensemble import Ensemble, Model, build_step
 from transformer.decoding.search.interface import Hypothesis, StepFunction
 
@@ -162,21 +163,21 @@ def test_late_reads_change_no_translation(
     kind: str, form: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = usual(kind, form)
-    monkeypatch.setattr(loop, "reads_late", lambda device: True)
+    monkeypatch.setattr(search, "reads_late", lambda device: True)
     steps, ahead = 0, list[int]()
-    begin, read = loop.outcomes, loop.Outcomes.read
+    begin, read = search.outcomes, search.Outcomes.read
 
     def counted(*args: Any) -> Tensor:
         nonlocal steps
         steps += 1
         return begin(*args)
 
-    def noted(after: loop.Outcomes) -> Any:
+    def noted(after: search.Outcomes) -> Any:
         ahead.append(steps - len(ahead))
         return read(after)
 
-    monkeypatch.setattr(loop, "outcomes", counted)
-    monkeypatch.setattr(loop.Outcomes, "read", noted)
+    monkeypatch.setattr(search, "outcomes", counted)
+    monkeypatch.setattr(search.Outcomes, "read", noted)
     assert_alike(searched(kind), expected)
     # Prefixes and banned phrases need numbers of the step before.
     assert max(ahead) == (1 if kind in ("prefix", "never") else 2)
