@@ -10,7 +10,9 @@ from transformer.common.schema import override_key, typed
 
 SETTINGS: dict[str, str] = {
     "average": "average:AverageConfig",
+    "clean": "clean:CleanConfig",
     "consolidate": "consolidate:ConsolidateConfig",
+    "doctor": "doctor:DoctorConfig",
     "report": "report:ReportConfig",
     "text": "text:TextConfig",
     "tune": "tune:TuneConfig",
