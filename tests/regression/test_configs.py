@@ -54,7 +54,10 @@ UNSHOWN = {
     "train": {
         *("model.source_vocab_size", "model.target_vocab_size", "model.pad"),
         *("trainer.limit_val_batches", "logger.wandb"),
-    }
+    },
+    # A group that conf/ leaves out by default.
+    "doctor": {"tokenizer"},
+    "clean": {"tokenizer"},
 }
 """Fields without a line in the YAML of a command and of its default choices."""
 
