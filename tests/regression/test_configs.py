@@ -10,6 +10,7 @@ import pytest
 from omegaconf import OmegaConf
 from scripts.conf import COMMANDS, defaults, flat, shown_defaults
 
+from scripts.conf import COMMANDS, defaults, flat, shown_defaults
 from transformer.cli.config.arguments import config_folder
 from transformer.cli.config.compose import compose_config, run_settings
 from transformer.cli.config.settings import command_settings
