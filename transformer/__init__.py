@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from transformer.decoding.translation.result import Translation as Translation
     from transformer.decoding.translation.translator import Translator as Translator
     from transformer.evaluation.metrics import score as score
+    from transformer.interchange.export import export as export
+    from transformer.interchange.export import push as push
+    from transformer.interchange.import_model import import_model as import_model
+    from transformer.interchange.translators import load_translator as load_translator
     from transformer.model.attention.multi_head import MultiHeadAttention as MultiHeadAttention
     from transformer.model.build import build_transformer as build_transformer
     from transformer.model.decoder import DecoderLayer as DecoderLayer
@@ -33,16 +37,20 @@ if TYPE_CHECKING:
     from transformer.settings.data import CorpusConfig as CorpusConfig
     from transformer.settings.data import DataConfig as DataConfig
     from transformer.settings.decoding import SearchConfig as SearchConfig
+    from transformer.settings.export import ExportConfig as ExportConfig
+    from transformer.settings.import_model import ImportConfig as ImportConfig
     from transformer.settings.logger import LoggerConfig as LoggerConfig
     from transformer.settings.loss import LossConfig as LossConfig
     from transformer.settings.metrics import MetricsConfig as MetricsConfig
     from transformer.settings.model import ModelConfig as ModelConfig
     from transformer.settings.optimizer import OptimizerConfig as OptimizerConfig
+    from transformer.settings.push import PushConfig as PushConfig
     from transformer.settings.recovery import RecoveryConfig as RecoveryConfig
     from transformer.settings.run import RunConfig as RunConfig
     from transformer.settings.schedule import ScheduleConfig as ScheduleConfig
     from transformer.settings.tokenizer import TokenizerConfig as TokenizerConfig
     from transformer.settings.trainer import TrainerConfig as TrainerConfig
+    from transformer.settings.translator import TranslatorConfig as TranslatorConfig
     from transformer.tasks.base import Task as Task
     from transformer.tasks.registry import evaluate as evaluate
     from transformer.tasks.translation import TranslationTask as TranslationTask
@@ -65,6 +73,12 @@ _NAMES = {
     "decoding.translation.result": ("Translation",),
     "decoding.translation.translator": ("Translator",),
     "evaluation.metrics": ("score",),
+    "interchange.export": (
+        "export",
+        "push",
+    ),
+    "interchange.import_model": ("import_model",),
+    "interchange.translators": ("load_translator",),
     "model.attention.multi_head": ("MultiHeadAttention",),
     "model.build": ("build_transformer",),
     "model.decoder": ("DecoderLayer",),
@@ -88,6 +102,10 @@ _NAMES = {
     "settings.schedule": ("ScheduleConfig",),
     "settings.tokenizer": ("TokenizerConfig",),
     "settings.trainer": ("TrainerConfig",),
+    "settings.export": ("ExportConfig",),
+    "settings.import_model": ("ImportConfig",),
+    "settings.push": ("PushConfig",),
+    "settings.translator": ("TranslatorConfig",),
     "tasks.base": ("Task",),
     "tasks.registry": ("evaluate",),
     "tasks.translation": ("TranslationTask",),

@@ -24,9 +24,9 @@ from benchmarks.results.page import write_between
 from transformer.cli.config.compose import compose_config
 from transformer.data.corpora.split import Split
 from transformer.data.text.parallel import Corpus, read_lines
-from transformer.quality.base import ExaminationConfig
+from transformer.quality.check import ExaminationConfig
 from transformer.quality.cleaning import clean
-from transformer.quality.factory import Checks
+from transformer.quality.corpus_checks import Checks
 
 PAIRS = Path(__file__).with_name("doctor_pairs.tsv")
 

@@ -17,14 +17,12 @@ from typing import Any
 import torch
 
 from transformer.checkpoint.checkpoint import load_checkpoint
-from transformer.common.schema import typed
 from transformer.data.corpora.evaluation_text import read_texts, run_split
 from transformer.decoding.search.shortlist import FILE
 from transformer.decoding.translation.translator import Translator, trained_with
 from transformer.evaluation.metrics import score
 from transformer.interchange.ctranslate2_engine import CTranslate2Engine
 from transformer.model.layers.quantization import in_precision
-from transformer.settings.metrics import MetricsConfig
 
 SEARCHES: dict[str, dict[str, Any]] = {
     "greedy": {"algorithm": "greedy", "beam_size": 1},
@@ -60,9 +58,8 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     config = load_checkpoint(given.run).config
-    texts = read_texts(run_split(config["data"], "test"))
+    texts = read_texts(run_split(config.data, "test"))
     sources, references = texts.sources[: given.sentences], texts.references[: given.sentences]
-    metrics = typed(MetricsConfig, config["metrics"], "metrics")
     print(
         "| engine, search | batch_tokens | sentences/s | with shortlist | ratio | BLEU | with it |"
     )
@@ -79,7 +76,7 @@ def main() -> None:
                     found[index] = [one.text for one in translations]
             rates = [len(sources) / min(times[1:]) for times in seconds]
             [[whole], [short]] = (
-                score(texts, references, ("bleu",), config=metrics, sources=sources)
+                score(texts, references, ("bleu",), config=config.metrics, sources=sources)
                 for texts in found
             )
             print(

@@ -56,16 +56,16 @@ def loaded(path: Path, settings: dict[str, str]) -> tuple[Translate, int]:
     """What translates, and the bytes of its weights."""
     import torch
 
-    from transformer.cli.load import load_checkpoints
     from transformer.decoding.translation.translator import Translator, trained_with
     from transformer.interchange.ctranslate2_engine import CTranslate2Engine
     from transformer.interchange.onnx.folder import OnnxGreedy
+    from transformer.interchange.translators import load_checkpoints
     from transformer.model.layers.quantization import in_precision
 
     torch.set_num_threads(1)
     if settings["engine"] == "onnx":
         return OnnxGreedy(path), 0
-    [checkpoint] = load_checkpoints(str(path))
+    [checkpoint] = load_checkpoints([path])
     trained = trained_with(checkpoint)
     beam = int(settings["beam"])
     changes: dict[str, Any] = {"beam_size": beam, "stopping": "full"}

@@ -14,12 +14,10 @@ import torch
 from benchmarks.results.trained import Trained
 from transformer.checkpoint.checkpoint import load_checkpoint
 from transformer.common.errors import InputError
-from transformer.common.schema import typed
 from transformer.data.corpora.resolve import find_splits
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.model.build import build_transformer
 from transformer.model.transformer import Transformer
-from transformer.settings.data import DataConfig
 from transformer.settings.decoding import SearchConfig
 from transformer.settings.metrics import MetricsConfig
 from transformer.training.checkpointing.run_directory import is_finished
@@ -66,22 +64,22 @@ def trained(run: Path, sentences: int, beam: int) -> Subject:
         InputError: The run or its corpus cannot be read.
     """
     checkpoint = load_checkpoint(run)
-    tokenizer = Tokenizer.from_state(checkpoint.tokenizer)
-    split = find_splits(typed(DataConfig, checkpoint.config["data"], "data"))["test"]
+    tokenizer = Tokenizer.from_state(checkpoint.portable.tokenizer)
+    split = find_splits(checkpoint.config.data)["test"]
     pairs = list(islice((pair for pair in split if pair[0].strip()), sentences))
-    search = {
-        **checkpoint.config["decoding"],
-        "algorithm": "beam",
-        "beam_size": beam,
-        "nbest": 1,
-        "length_penalty": 1.0,
-        "length_penalty_form": "average",
-        "coverage_penalty": 0.0,
-        "min_length": 0,
-        "no_repeat_ngram": 0,
-        "eos_threshold": 0.0,
-        "stopping": "full",
-    }
+    search = replace(
+        checkpoint.config.decoding,
+        algorithm="beam",
+        beam_size=beam,
+        nbest=1,
+        length_penalty=1.0,
+        length_penalty_form="average",
+        coverage_penalty=0.0,
+        min_length=0,
+        no_repeat_ngram=0,
+        eos_threshold=0.0,
+        stopping="full",
+    )
     sources, references = zip(*pairs, strict=True)
     return Subject(
         "tiny",
@@ -89,8 +87,8 @@ def trained(run: Path, sentences: int, beam: int) -> Subject:
         tokenizer,
         tokenizer.encode_source(sources),
         list(references),
-        typed(MetricsConfig, checkpoint.config["metrics"], "metrics"),
-        SearchConfig(**search),
+        checkpoint.config.metrics,
+        search,
     )
 
 

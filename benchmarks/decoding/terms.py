@@ -20,12 +20,10 @@ from typing import Any
 
 from transformer.checkpoint.checkpoint import load_checkpoint
 from transformer.common.errors import InputError
-from transformer.common.schema import typed
 from transformer.data.corpora.resolve import find_splits
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import score, term_accuracy
-from transformer.settings.data import DataConfig
 from transformer.settings.metrics import MetricsConfig
 
 WORD = re.compile(r"\w{4,}")
@@ -76,8 +74,7 @@ def main() -> int:
     try:
         run = load_checkpoint(arguments.run).config
         translator = Translator.load(arguments.run)
-        metrics = typed(MetricsConfig, run["metrics"], "metrics")
-        split = find_splits(typed(DataConfig, run["data"], "data"))[arguments.split]
+        split = find_splits(run.data)[arguments.split]
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -85,8 +82,8 @@ def main() -> int:
     terms = terms_of([reference for _, reference in pairs], arguments.seed)
     # What is made once is none of theirs.
     translator.translate([source for source, _ in pairs[:10]])
-    free = measure(translator, pairs, terms, metrics, must=False)
-    constrained = measure(translator, pairs, terms, metrics, must=True)
+    free = measure(translator, pairs, terms, run.metrics, must=False)
+    constrained = measure(translator, pairs, terms, run.metrics, must=True)
     print(json.dumps({"free": free, "constrained": constrained}))
     return 0
 

@@ -13,8 +13,8 @@ from benchmarks.gpu_rows.bench import TOKENS, Bench, Values
 from benchmarks.gpu_rows.models import model_config
 from benchmarks.results.version import code_version
 from transformer.common.errors import InputError, is_out_of_memory
-from transformer.model.attention.attention_bias import AttentionBias
-from transformer.model.attention.kernels.sdpa import BACKENDS, Sdpa
+from transformer.model.attention.attention_context import AttentionContext
+from transformer.model.attention.kernels.sdpa import BACKENDS, Sdpa, prepare_sdpa
 from transformer.model.attention.scaled_dot_product import Kernel, eager
 from transformer.settings.loss import LossConfig
 from transformer.training.losses.cross_entropy import loss_function
@@ -77,22 +77,26 @@ def attention(bench: Bench, length: int, mask: str) -> Values:
     count, length = max(1, bench.of(TOKENS) // length), bench.of(length)
     if mask == "causal":
         where = torch.arange(length, device=bench.device)
-        bias = AttentionBias(queries=where, keys=where, causal=True)
+        context = AttentionContext(queries=where, keys=where, causal=True)
     else:
         lengths = torch.full((count, 1), length).sub_(torch.arange(count)[:, None] % 2)
         # batch source -> batch 1 1 source
         seen = (torch.arange(length)[None] < lengths)[:, None, None]
-        bias = AttentionBias(mask=seen.to(bench.device))
+        context = AttentionContext(mask=seen.to(bench.device))
+    # As a stack does it, once for all layers.
+    context = prepare_sdpa(context, torch.bfloat16)
     made = [torch.randn(count, length, 8, 64, device=bench.device) for _ in range(4)]
     heads = [one.bfloat16().transpose(1, 2).requires_grad_() for one in made]
-    return {name: _attend(bench, kernel, heads, bias) for name, kernel in KERNELS.items()}
+    return {name: _attend(bench, kernel, heads, context) for name, kernel in KERNELS.items()}
 
 
-def _attend(bench: Bench, kernel: Kernel, heads: list[Tensor], bias: AttentionBias) -> float | str:
+def _attend(
+    bench: Bench, kernel: Kernel, heads: list[Tensor], context: AttentionContext
+) -> float | str:
     query, key, value, upstream = heads
 
     def work() -> None:
-        attended = kernel(query, key, value, bias, 0.0)
+        attended = kernel(query, key, value, context, 0.0)
         torch.autograd.grad(attended, (query, key, value), upstream)
 
     try:

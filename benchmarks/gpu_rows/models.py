@@ -12,11 +12,11 @@ import yaml
 
 from benchmarks.gpu_rows.bench import Bench
 from benchmarks.gpu_rows.cost import Size
+from transformer.common.schema import typed
 from transformer.data.batching.batch import Batch, collate
 from transformer.model.build import build_transformer
 from transformer.model.transformer import Transformer
 from transformer.settings.model import ModelConfig
-from transformer.settings.run import sized_model
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 TINY = {
@@ -42,7 +42,7 @@ def model_config(bench: Bench, name: str, **changes: Any) -> ModelConfig:
     """That of a preset; tiny in a rehearsal."""
     tiny = TINY if bench.small > 1 else {}
     values = preset("model", name) | changes | tiny
-    return sized_model(values, bench.vocabulary, bench.vocabulary)
+    return typed(ModelConfig, values, "model").sized(bench.vocabulary, bench.vocabulary)
 
 
 def built(bench: Bench, name: str, **changes: Any) -> Transformer:

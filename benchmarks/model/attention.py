@@ -30,7 +30,7 @@ def measure(kernel_name: str, pattern_name: str, length: int, window: int) -> tu
     """Seconds and MiB of one forward and backward pass, in this process."""
     import torch
 
-    from transformer.model.attention.attention_bias import SelfAttentionBias
+    from transformer.model.attention.attention_context import StackContext
     from transformer.model.attention.kernels.flex import flex
     from transformer.model.attention.kernels.sdpa import Sdpa
     from transformer.model.attention.scaled_dot_product import Kernel, eager
@@ -45,7 +45,7 @@ def measure(kernel_name: str, pattern_name: str, length: int, window: int) -> tu
         "longformer": Longformer(window, GLOBAL_TOKENS),
         "bigbird": BigBird(window, GLOBAL_TOKENS, RANDOM_BLOCKS, window, seed=1),
     }[pattern_name]
-    stack = SelfAttentionBias(pattern=pattern)
+    stack = StackContext(pattern=pattern)
 
     def inputs(positions: int) -> list[torch.Tensor]:
         shape = (1, HEADS, positions, HEAD_DIM)
@@ -53,8 +53,8 @@ def measure(kernel_name: str, pattern_name: str, length: int, window: int) -> tu
 
     def step(heads: list[torch.Tensor]) -> None:
         positions = heads[0].size(2)
-        attention_bias = stack(positions, 0, None, device)
-        kernels[kernel_name](heads[0], heads[1], heads[2], attention_bias, 0.0).sum().backward()
+        context = stack(positions, 0, None, device)
+        kernels[kernel_name](heads[0], heads[1], heads[2], context, 0.0).sum().backward()
         if device.type == "cuda":
             torch.cuda.synchronize()
 

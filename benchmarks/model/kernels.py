@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.results.page import markdown
-from transformer.model.attention.attention_bias import AttentionBias
+from transformer.model.attention.attention_context import AttentionContext
 from transformer.model.attention.kernels.fused import attend_fused
 from transformer.model.attention.kernels.sdpa import attend_short
 from transformer.model.attention.scaled_dot_product import Kernel, eager
@@ -29,7 +29,7 @@ LENGTHS = (15, 16, 24, 32, 64, 128, 512)
 KERNELS: dict[str, Kernel] = {
     "formula": eager,
     "short": attend_short,
-    "fused": lambda query, key, value, attention_bias, dropout: attend_fused(query, key, value),
+    "fused": lambda query, key, value, context, dropout: attend_fused(query, key, value),
 }
 CASES = {
     f"{name}, {precision}": (kernel, dtype)
@@ -50,7 +50,7 @@ def step(heads: list[Tensor], kernel: Kernel) -> float:
     query, key, value, upstream = heads
     began = time.perf_counter()
     with torch.autocast("cpu", torch.bfloat16, enabled=query.dtype == torch.bfloat16):
-        found = kernel(query, key, value, AttentionBias(), 0.0)
+        found = kernel(query, key, value, AttentionContext(), 0.0)
     torch.autograd.grad(found, (query, key, value), upstream)
     return (time.perf_counter() - began) * 1000
 

@@ -33,9 +33,7 @@ from benchmarks.serving.server import JSON, Asked, server
 from benchmarks.serving.soak import soak
 from transformer.checkpoint.checkpoint import load_checkpoint
 from transformer.common.errors import InputError
-from transformer.common.schema import typed
 from transformer.data.corpora.resolve import find_splits
-from transformer.settings.data import DataConfig
 
 CLIENTS = (1, 8, 32)
 TURNS = 3
@@ -108,7 +106,7 @@ def main() -> int:
     arguments = parse()
     try:
         run = arguments.run or short_run(arguments.data_root, 100 if arguments.quick else 1000)
-        config = typed(DataConfig, load_checkpoint(run).config["data"], "data")
+        config = load_checkpoint(run).config.data
         texts = [pair[0] for pair in islice(find_splits(config)["test"], 1000) if pair[0].strip()]
         with server(run, arguments.engine) as (process, url):
             address = urlparse(url)

@@ -25,10 +25,10 @@ from torch.utils import _foreach_utils
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from transformer.checkpoint.validation import Portable
 from transformer.cli.config.compose import compose_config, run_settings
 from transformer.data.batching.batch import Batch, collate
 from transformer.model.build import build_transformer
-from transformer.settings.run import sized_model
 from transformer.tasks.translation_module import TranslationModule
 from transformer.training.optimization.optimizer import build_optimizer
 
@@ -119,13 +119,14 @@ def launches(*overrides: str) -> Launches:
     """The operations of the second update; the first also allocates Adam's moments."""
     composed = compose_config("train", ["model.dropout=0.1", *overrides])
     config = run_settings(composed)
-    settings = {name: getattr(config, name) for name in ("loss", "optimizer", "schedule")}
-    settings |= {"recovery": config.recovery, "clip": 1.0, "seed": 1, "portable": {}}
+    names = ("loss", "optimizer", "schedule", "recovery")
+    settings: dict[str, Any] = {name: getattr(config, name) for name in names}
+    settings |= {"clip": 1.0, "seed": 1, "portable": Portable(config, {})}
     rows = [[4] * LENGTH] * SENTENCES
     batch = collate(rows, rows).to("meta")
     with using_kernels_of_a_gpu():
         with torch.device("meta"):
-            model = build_transformer(sized_model(config.model, VOCABULARY, VOCABULARY)).train()
+            model = build_transformer(config.model.sized(VOCABULARY, VOCABULARY)).train()
         module = TranslationModule(model, **settings)
         adam = build_optimizer(config.optimizer, model.parameters())
         update(module, adam, batch)

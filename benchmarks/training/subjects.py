@@ -140,7 +140,6 @@ class Paced(Callback):
 
 def composed(folder: Path | str, overrides: list[str]) -> RunConfig:
     """The run that all of them make."""
-
     config = compose_config("train", [*overrides, f"data.cache={folder}/cache"])
     return run_settings(config)
 
@@ -155,7 +154,7 @@ def train_plainly(config: RunConfig, name: str, clock: Clock) -> None:
     seed_everything(config.seed, verbose=False)
     model, batches = _prepared(config, name)
     optimizer = build_optimizer(config.optimizer, model.parameters())
-    schedule = build_schedule(config.schedule, optimizer, config.model["d_model"])
+    schedule = build_schedule(config.schedule_to_the_end, optimizer, config.model.d_model)
     half = config.trainer.precision == "bf16-mixed"
     for batch in _endless(batches):
         clock.wait()

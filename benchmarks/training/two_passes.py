@@ -17,10 +17,11 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
+from transformer.checkpoint.validation import Portable
 from transformer.cli.config.compose import compose_config, run_settings
 from transformer.data.batching.batch import Batch, collate
 from transformer.model.build import build_transformer
-from transformer.settings.run import RunConfig, sized_model
+from transformer.settings.run import RunConfig
 from transformer.tasks.translation_module import TranslationModule
 from transformer.training.optimization.cpu_allocator import keep_freed_memory
 from transformer.training.optimization.optimizer import build_optimizer
@@ -47,7 +48,7 @@ def build_step(overrides: list[str], batch: Batch) -> Callable[[], float]:
     """A training step, which returns the seconds of the processor that it took."""
     config = config_of(*SETTINGS, *overrides)
     torch.manual_seed(1)
-    model = build_transformer(sized_model(config.model, VOCABULARY, VOCABULARY))
+    model = build_transformer(config.model.sized(VOCABULARY, VOCABULARY))
     optimizer = build_optimizer(config.optimizer, model.parameters())
     module = TranslationModule(
         model,
@@ -57,7 +58,7 @@ def build_step(overrides: list[str], batch: Batch) -> Callable[[], float]:
         recovery=config.recovery,
         clip=None,
         seed=1,
-        portable={},
+        portable=Portable(config, {}),
     ).train()
 
     def step() -> float:

@@ -8,7 +8,7 @@ from torch.autograd import gradcheck
 
 from tests.helpers.model.models import tiny_transformer
 from tests.helpers.training.losses import loss_config
-from transformer.model.attention.attention_bias import AttentionBias
+from transformer.model.attention.attention_context import AttentionContext
 from transformer.model.attention.kernels.fused import attend_fused
 from transformer.model.attention.masks import causal_mask
 from transformer.model.attention.scaled_dot_product import attend
@@ -48,11 +48,11 @@ def test_layers(norm_order: str, activation: str) -> None:
     hidden, memory = rand(2, 3, 4), rand(2, 3, 4)
     mask = torch.tensor([[True, True, True], [True, False, False]])[:, None, None]
     encoder_layer, decoder_layer = model.encoder.layers[0], model.decoder.layers[0]
-    assert gradcheck(lambda x: encoder_layer(x, AttentionBias(mask)), (hidden,))
+    assert gradcheck(lambda x: encoder_layer(x, AttentionContext(mask)), (hidden,))
 
     def decode(x: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
         return decoder_layer(
-            x, decoder_layer.start(m), AttentionBias(causal_mask(3, 3)), AttentionBias(mask)
+            x, decoder_layer.start(m), AttentionContext(causal_mask(3, 3)), AttentionContext(mask)
         )
 
     assert gradcheck(decode, (hidden, memory))

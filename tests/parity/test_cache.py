@@ -162,12 +162,12 @@ def test_long_targets_outgrow_the_room_of_the_cache(positions: str) -> None:
     ],
     ids=str,
 )
-def test_one_product_of_the_memory_learns_the_same(
+def test_a_fused_projection_of_the_memory_learns_the_same(
     changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gradients: list[dict[str, Tensor | None]] = []
-    for one_product in (False, True):
-        monkeypatch.setattr(decoder, "one_product_pays", lambda *_, pays=one_product: pays)
+    for fused in (False, True):
+        monkeypatch.setattr(decoder, "fusing_pays", lambda *_, pays=fused: pays)
         model = tiny_transformer(**changes, decoder_layers=3).train()
         torch.manual_seed(1)
         model(SOURCE, targets(len(SOURCE))).square().sum().backward()

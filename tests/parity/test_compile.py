@@ -26,7 +26,7 @@ from transformer.settings.optimizer import OptimizerConfig
 from transformer.settings.run import run_config
 from transformer.tasks.registry import make_task
 from transformer.training.losses.cross_entropy import loss_function
-from transformer.training.losses.r_drop import consistency_loss
+from transformer.training.losses.r_drop import r_drop_loss
 from transformer.training.optimization.activation_checkpointing import recompute_layers
 from transformer.training.optimization.compiled_layers import compile_layers
 from transformer.training.optimization.optimizer import build_optimizer
@@ -88,7 +88,7 @@ def losses_equal_the_plain_ones() -> None:
 
     def both(config: LossConfig, compiled: bool) -> list[Tensor]:
         one = loss_function(config, hidden[0], weight, target, compiled=compiled)
-        two, *parts = consistency_loss(config, hidden, weight, target, compiled=compiled)
+        two, *parts = r_drop_loss(config, hidden, weight, target, compiled=compiled)
         grads = torch.autograd.grad(one * 0.7, (hidden, weight))
         grads += torch.autograd.grad(two * 0.7, (hidden, weight))
         return [one, two, *parts, *grads]

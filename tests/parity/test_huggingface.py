@@ -16,9 +16,9 @@ from tests.helpers.suite.lazy import Lazy
 from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.build import (
     build_attention,
-    build_attention_bias,
-    build_norm,
+    build_attention_context,
 )
+from transformer.model.layers.norm import build_norm
 from transformer.model.positions.alibi import alibi_slope
 from transformer.model.positions.t5_buckets import BucketBias
 from transformer.model.single_stack import SingleStack, build_single_stack
@@ -148,9 +148,9 @@ def test_roformer_turns_in_both_directions(length: int) -> None:
     positions = hf_roformer.RoFormerSinusoidalPositionalEmbedding(
         length, config.d_k
     ).create_weight()
-    attention_bias = build_attention_bias(config, "full", causal=False)(length, 0, None, CPU)
+    context = build_attention_context(config, "full", causal=False)(length, 0, None, CPU)
     assert_equal_functions(
-        lambda x: ours(x, x, x, attention_bias),
+        lambda x: ours.attend(x, x, x, context),
         lambda x: ours.output(theirs(x, sinusoidal_pos=positions[None, None])[0]),
         random_hidden(length),
     )
@@ -164,13 +164,13 @@ def test_longformer(window: int, global_tokens: int, length: int, kernel: str) -
     theirs = twins.longformer_attention(ours, config)
     positions = torch.arange(length).expand(3, -1)
     is_global, real = positions < global_tokens, positions < length - 2
-    attention_bias = build_attention_bias(config, "longformer", causal=False)(
+    context = build_attention_context(config, "longformer", causal=False)(
         length, 0, real[:, None, None], CPU
     )
     # As their model marks padding and global tokens for this module.
     mask = 10_000.0 * (is_global.float() - (~real).float())
     assert_equal_functions(
-        lambda x: ours(x, x, x, attention_bias)[real],
+        lambda x: ours.attend(x, x, x, context)[real],
         lambda x: ours.output(theirs(x, mask, ~real, is_global, True)[0])[real],
         random_hidden(length),
     )
@@ -181,20 +181,20 @@ def test_longformer(window: int, global_tokens: int, length: int, kernel: str) -
 @pytest.mark.parametrize("max_distance", [33, 128, 1000])
 def test_t5_buckets_and_their_bias(max_distance: int, buckets: int, causal: bool) -> None:
     config = tiny_config(relative_buckets=buckets, relative_max_distance=max_distance, **T5)
-    attention_bias = build_attention_bias(config, "full", causal=causal)
-    assert isinstance(attention_bias.bias, BucketBias)
+    context = build_attention_context(config, "full", causal=causal)
+    assert isinstance(context.bias, BucketBias)
     distance = torch.arange(-5000, 5001)
     expected = hf_t5.T5Attention._relative_position_bucket(
         distance, not causal, buckets, max_distance
     )
-    assert torch.equal(attention_bias.bias.bucket(distance), expected)
+    assert torch.equal(context.bias.bucket(distance), expected)
     their_config = twins.t5_config(config)
     their_config.is_decoder = causal
     theirs = hf_t5.T5Attention(their_config, has_relative_attention_bias=True, layer_idx=0)
-    nn.init.normal_(attention_bias.bias.table)
-    theirs.relative_attention_bias.weight.data.copy_(attention_bias.bias.table)
+    nn.init.normal_(context.bias.table)
+    theirs.relative_attention_bias.weight.data.copy_(context.bias.table)
     for length in (1, 2, 7, 150):
-        bias = cast(Tensor, attention_bias(length, 0, None, CPU).dense_bias)
+        bias = cast(Tensor, context(length, 0, None, CPU).dense_bias())
         assert torch.equal(bias, theirs.compute_bias(length, length))
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -14,10 +14,10 @@ from torch.nn.attention.flex_attention import flex_attention
 from tests.helpers.model.models import tiny_transformer
 from tests.helpers.model.tolerance import assert_close
 from transformer.common.errors import InputError
-from transformer.model.attention.attention_bias import (
-    AttentionBias,
+from transformer.model.attention.attention_context import (
+    AttentionContext,
     RelativeBias,
-    SelfAttentionBias,
+    StackContext,
 )
 from transformer.model.attention.kernels.flex import (
     attend_flex,
@@ -25,15 +25,16 @@ from transformer.model.attention.kernels.flex import (
     compiled_flex_attention,
     flex,
 )
-from transformer.model.attention.kernels.fused import HiddenKeys, attend_fused, hide
+from transformer.model.attention.kernels.fused import attend_fused, attend_masked
 from transformer.model.attention.kernels.sdpa import (
     BACKENDS,
     FEW,
     Sdpa,
     attend_short,
     plain_is_faster,
+    prepare_sdpa,
 )
-from transformer.model.attention.masks import causal_mask
+from transformer.model.attention.masks import AdditiveMask, additive_mask, causal_mask
 from transformer.model.attention.scaled_dot_product import Kernel, attend, eager
 from transformer.model.attention.sparse_patterns import (
     BigBird,
@@ -79,12 +80,11 @@ def bias_of(name: str, causal: bool) -> RelativeBias | None:
 
 
 def value_and_gradients(
-    kernel: Kernel, attention_bias: AttentionBias, inputs: list[Tensor]
+    kernel: Kernel, context: AttentionContext, inputs: list[Tensor]
 ) -> list[Tensor]:
-    # A scope keeps its bias, whose graph serves one backward pass.
-    attended = kernel(*inputs, replace(attention_bias), 0.0)
+    attended = kernel(*inputs, context, 0.0)
     upstream = torch.randn(attended.shape, generator=torch.Generator().manual_seed(3))
-    parameters = [] if attention_bias.bias is None else list(attention_bias.bias.parameters())
+    parameters = [] if context.bias is None else list(context.bias.parameters())
     gradients = torch.autograd.grad(
         attended, [*inputs, *parameters], upstream.to(attended), allow_unused=True
     )
@@ -92,11 +92,9 @@ def value_and_gradients(
     return [attended, *(g.to(attended.dtype) for g in gradients if g is not None)]
 
 
-def assert_as_the_formula(
-    kernel: Kernel, attention_bias: AttentionBias, inputs: list[Tensor]
-) -> None:
-    expected = value_and_gradients(eager, attention_bias, inputs)
-    actual = value_and_gradients(kernel, attention_bias, inputs)
+def assert_as_the_formula(kernel: Kernel, context: AttentionContext, inputs: list[Tensor]) -> None:
+    expected = value_and_gradients(eager, context, inputs)
+    actual = value_and_gradients(kernel, context, inputs)
     assert len(actual) == len(expected)
     for mine, other in zip(actual, expected, strict=True):
         assert torch.isfinite(mine).all()
@@ -115,10 +113,10 @@ def test_self_attention_with_padding(
     kernel: Kernel, causal: bool, pattern: str, dtype: torch.dtype
 ) -> None:
     # In training no sentence is padding alone.
-    stack = SelfAttentionBias(causal=causal, pattern=PATTERNS[pattern]).eval()
+    stack = StackContext(causal=causal, pattern=PATTERNS[pattern]).eval()
     for length in LENGTHS:
-        attention_bias = stack(length, 0, padding(length), torch.device("cpu"))
-        assert_as_the_formula(kernel, attention_bias, heads(length, length, HEADS, dtype))
+        context = stack(length, 0, padding(length), torch.device("cpu"))
+        assert_as_the_formula(kernel, context, heads(length, length, HEADS, dtype))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -129,26 +127,26 @@ def test_short_sentences_that_are_learned(
     hides: bool, bias: str, kv_heads: int, dtype: torch.dtype
 ) -> None:
     """Around the number of keys up to which they are filled up."""
-    stack = SelfAttentionBias(bias=bias_of(bias, causal=False)).eval()
+    stack = StackContext(bias=bias_of(bias, causal=False)).eval()
     for length in (1, 15, 16, 17):
         mask = padding(length) if hides else None
         if mask is not None:
             mask[2] = True
-        attention_bias = stack(length, 0, mask, torch.device("cpu"))
-        assert_as_the_formula(attend_short, attention_bias, heads(length, length, kv_heads, dtype))
+        context = stack(length, 0, mask, torch.device("cpu"))
+        assert_as_the_formula(attend_short, context, heads(length, length, kv_heads, dtype))
 
 
 def test_dropout_keeps_the_expectation() -> None:
     inputs = heads(5, 5, HEADS, torch.float32)
     torch.manual_seed(1)
-    every = torch.stack([attend_short(*inputs, AttentionBias(), 0.5) for _ in range(500)])
+    every = torch.stack([attend_short(*inputs, AttentionContext(), 0.5) for _ in range(500)])
     # Twenty times the error of a mean of 500, of values of about 1.
-    assert (every.mean(0) - attend_short(*inputs, AttentionBias(), 0.0)).abs().max() < 0.5
+    assert (every.mean(0) - attend_short(*inputs, AttentionContext(), 0.0)).abs().max() < 0.5
     assert every.var(0).max() > 0.1
     # The sparse kernel.
-    attention_bias = SelfAttentionBias(pattern=Sliding(3))(128, 0, None, torch.device("cpu"))
+    context = StackContext(pattern=Sliding(3))(128, 0, None, torch.device("cpu"))
     query, key, value = (torch.ones(64, 4, 128, 8) for _ in range(3))
-    attended = flex(query, key, value, attention_bias, 0.5)
+    attended = flex(query, key, value, context, 0.5)
     # Each of 2 ** 15 rows has at least 4 weights of at least 1/7, each doubled or gone.
     assert attended.mean().item() == pytest.approx(1.0, abs=5 * math.sqrt(1 / 4) / 2**7.5)
     assert attended.std().item() > 0.1
@@ -159,7 +157,7 @@ def test_what_learns_short_sentences(
     length: int, blind: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     called: list[str] = []
-    for name in ("attend_short", "eager", "attend_fused"):
+    for name in ("attend_short", "eager", "attend_masked"):
 
         def computes(query: Tensor, *_: object, name: str = name, **__: object) -> Tensor:
             called.append(name)
@@ -168,8 +166,8 @@ def test_what_learns_short_sentences(
         monkeypatch.setattr(f"transformer.model.attention.kernels.sdpa.{name}", computes)
     mask = padding(length)
     mask[2] = not blind
-    Sdpa()(*heads(length, length, HEADS, torch.float32), AttentionBias(mask), 0.0)
-    assert called == ["attend_fused" if length > 64 else "eager" if blind else "attend_short"]
+    Sdpa()(*heads(length, length, HEADS, torch.float32), AttentionContext(mask), 0.0)
+    assert called == ["attend_masked" if length > 64 else "eager" if blind else "attend_short"]
 
 
 @pytest.mark.parametrize("bias", ["alibi", "relative"])
@@ -179,29 +177,27 @@ def test_what_learns_short_sentences(
 def test_a_bias_and_the_gradient_of_its_table(
     kernel: Kernel, pattern: str, causal: bool, bias: str
 ) -> None:
-    stack = SelfAttentionBias(
+    stack = StackContext(
         causal=causal, pattern=PATTERNS[pattern], bias=bias_of(bias, causal)
     ).eval()
     for length in (1, 70):
-        attention_bias = stack(length, 0, padding(length), torch.device("cpu"))
+        context = stack(length, 0, padding(length), torch.device("cpu"))
         for dtype in (torch.float32, torch.bfloat16):
-            assert_as_the_formula(kernel, attention_bias, heads(length, length, HEADS, dtype))
+            assert_as_the_formula(kernel, context, heads(length, length, HEADS, dtype))
 
 
 @pytest.mark.parametrize("kv_heads", [1, 2])
 @pytest.mark.parametrize("kernel", [Sdpa(), flex])
 def test_shared_heads_of_keys_and_values(kernel: Kernel, kv_heads: int) -> None:
-    attention_bias = SelfAttentionBias(causal=True, pattern=Sliding(9))(
-        70, 0, padding(70), torch.device("cpu")
-    )
+    context = StackContext(causal=True, pattern=Sliding(9))(70, 0, padding(70), torch.device("cpu"))
     for dtype in (torch.float32, torch.bfloat16):
-        assert_as_the_formula(kernel, attention_bias, heads(70, 70, kv_heads, dtype))
+        assert_as_the_formula(kernel, context, heads(70, 70, kv_heads, dtype))
 
 
 def test_a_shared_head_serves_the_queries_of_its_group() -> None:
     query, key, value = heads(3, 5, 2, torch.float32)
     expected = [attend(query[:, [h]], key[:, [h // 2]], value[:, [h // 2]])[0] for h in range(4)]
-    assert_close(eager(query, key, value, AttentionBias(), 0.0), torch.cat(expected, dim=1))
+    assert_close(eager(query, key, value, AttentionContext(), 0.0), torch.cat(expected, dim=1))
 
 
 @pytest.mark.parametrize("kernel", [Sdpa(), flex, auto])
@@ -211,18 +207,16 @@ def test_cross_attention(
     kernel: Kernel, queries: int, keys: int, mask: Callable[[int, int], Tensor | None]
 ) -> None:
     for dtype in (torch.float32, torch.bfloat16):
-        attention_bias = AttentionBias(mask(queries, keys))
-        assert_as_the_formula(kernel, attention_bias, heads(queries, keys, HEADS, dtype))
+        context = AttentionContext(mask(queries, keys))
+        assert_as_the_formula(kernel, context, heads(queries, keys, HEADS, dtype))
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_the_last_queries_alone_as_with_a_cache(pattern: str) -> None:
-    stack = SelfAttentionBias(
-        causal=True, pattern=PATTERNS[pattern], bias=bias_of("relative", True)
-    )
-    attention_bias = stack(5, 95, None, torch.device("cpu"))
+    stack = StackContext(causal=True, pattern=PATTERNS[pattern], bias=bias_of("relative", True))
+    context = stack(5, 95, None, torch.device("cpu"))
     for kernel in (Sdpa(), flex):
-        assert_as_the_formula(kernel, attention_bias, heads(5, 100, 2, torch.float32))
+        assert_as_the_formula(kernel, context, heads(5, 100, 2, torch.float32))
 
 
 @pytest.mark.thorough
@@ -237,34 +231,32 @@ def test_the_last_queries_alone_as_with_a_cache(pattern: str) -> None:
     ],
 )
 def test_what_a_gpu_computes_has_the_right_values(pattern: str, bias: str, start: int) -> None:
-    stack = SelfAttentionBias(causal=True, pattern=PATTERNS[pattern], bias=bias_of(bias, True))
+    stack = StackContext(causal=True, pattern=PATTERNS[pattern], bias=bias_of(bias, True))
     with torch.inference_mode():
-        attention_bias = stack(70, start, padding(70 + start), torch.device("cpu"))
+        context = stack(70, start, padding(70 + start), torch.device("cpu"))
         inputs = [t.detach() for t in heads(70, 70 + start, 2, torch.float32)]
-        attended = attend_flex(*inputs, attention_bias, flex_attention)
-        assert_close(attended, eager(*inputs, attention_bias, 0.0))
+        attended = attend_flex(*inputs, context, flex_attention)
+        assert_close(attended, eager(*inputs, context, 0.0))
 
 
 @pytest.mark.usefixtures("unchecked")
 def test_a_gpu_keeps_masks_of_heads_apart() -> None:
     mask = torch.rand(3, HEADS, 1, 70, generator=torch.Generator().manual_seed(5)) < 0.5
     with torch.inference_mode():
-        attention_bias = SelfAttentionBias(pattern=Sliding(9))(70, 0, mask, torch.device("cpu"))
+        context = StackContext(pattern=Sliding(9))(70, 0, mask, torch.device("cpu"))
         inputs = [t.detach() for t in heads(70, 70, HEADS, torch.float32)]
         assert_close(
-            attend_flex(*inputs, attention_bias, flex_attention),
-            eager(*inputs, attention_bias, 0.0),
+            attend_flex(*inputs, context, flex_attention),
+            eager(*inputs, context, 0.0),
         )
 
 
 @pytest.mark.parametrize("kv_heads", [1, 2, 4])
 def test_the_causal_mask_alone_is_not_made(kv_heads: int) -> None:
-    attention_bias = SelfAttentionBias(causal=True)(70, 0, None, torch.device("cpu"))
+    context = StackContext(causal=True)(70, 0, None, torch.device("cpu"))
     for dtype in (torch.float32, torch.bfloat16):
-        assert_as_the_formula(Sdpa(), attention_bias, heads(70, 70, kv_heads, dtype))
-    unmade = SelfAttentionBias(causal=True)(70, 0, None, torch.device("cpu"))
-    Sdpa()(*heads(70, 70, kv_heads, torch.float32), unmade, 0.0)
-    assert not unmade._made
+        assert_as_the_formula(Sdpa(), context, heads(70, 70, kv_heads, dtype))
+    assert prepare_sdpa(context, torch.float32).dense is None
 
 
 @pytest.mark.usefixtures("unchecked")
@@ -285,8 +277,8 @@ def test_the_efficient_kernel_comes_first_for_a_short_causal_mask(
     with FakeTensorMode():
         query = torch.empty(2, HEADS, length, 8, device=device)
         positions = torch.arange(length, device=device)
-        attention_bias = AttentionBias(queries=positions, keys=positions, causal=True)
-        Sdpa()(query, query, query, attention_bias, 0.1)
+        context = AttentionContext(queries=positions, keys=positions, causal=True)
+        Sdpa()(query, query, query, context, 0.1)
     assert asked == [(BACKENDS[first].value, True)]
 
 
@@ -294,9 +286,9 @@ def test_the_efficient_kernel_comes_first_for_a_short_causal_mask(
 @pytest.mark.parametrize(("length", "kernel"), [(128, "efficient"), (129, "flash")])
 def test_the_first_kernel_computes_on_a_gpu(length: int, kernel: str) -> None:
     query = torch.randn(2, HEADS, length, 64, device="cuda", dtype=torch.bfloat16)
-    attention_bias = SelfAttentionBias(causal=True)(length, 0, None, query.device)
+    context = StackContext(causal=True)(length, 0, None, query.device)
     with torch.profiler.profile() as profile:
-        Sdpa()(query, query, query, attention_bias, 0.1)
+        Sdpa()(query, query, query, context, 0.1)
     names = " ".join(event.key for event in profile.key_averages())
     assert f"_scaled_dot_product_{kernel}_attention" in names
 
@@ -305,15 +297,17 @@ def test_nothing_is_multiplied_where_every_query_sees(monkeypatch: pytest.Monkey
     query, key, value = heads(70, 70, HEADS, torch.float32)
     mask = padding(70)
     mask[2, ..., 0] = True
-    promised = attend_fused(query, key, value, hide(mask, query.dtype, no_row_empty=True))
+    additive = additive_mask(mask, None, query.dtype, every_query_sees=True)
+    promised = attend_masked(query, key, value, additive)
     assert_close(promised, attend_fused(query, key, value, mask))
     made: list[Tensor | None] = []
 
-    def remember(*arguments: object) -> HiddenKeys:
-        made.append(hide(*arguments).sees)  # type: ignore[arg-type]
-        return hide(*arguments)  # type: ignore[arg-type]
+    def remember(*arguments: Any) -> AdditiveMask | None:
+        additive = additive_mask(*arguments)
+        made.extend([] if additive is None else [additive.sees])
+        return additive
 
-    monkeypatch.setattr("transformer.model.attention.kernels.fused.hide", remember)
+    monkeypatch.setattr("transformer.model.attention.attention_context.additive_mask", remember)
     for pattern in ("full", "sliding"):
         model = tiny_transformer(attention="sdpa", pattern=pattern, decoder_pattern="full").to(
             "meta"
@@ -330,11 +324,11 @@ def test_nothing_is_multiplied_where_every_query_sees(monkeypatch: pytest.Monkey
 def test_a_forced_kernel_runs_or_is_named(backend: str) -> None:
     inputs = heads(2, 3, HEADS, torch.float32)
     with pytest.raises(InputError, match=f"model.sdpa_backend={backend} cannot compute") as caught:
-        Sdpa(backend)(*inputs, AttentionBias(padding(3)), 0.0)
+        Sdpa(backend)(*inputs, AttentionContext(padding(3)), 0.0)
     assert "\n" not in str(caught.value)
     inputs = heads(65, 65, HEADS, torch.float32)
     with torch.profiler.profile() as profile:
-        Sdpa("math")(*inputs, AttentionBias(), 0.0)
+        Sdpa("math")(*inputs, AttentionContext(), 0.0)
     assert "aten::_scaled_dot_product_attention_math" in {e.key for e in profile.key_averages()}
 
 
@@ -347,8 +341,8 @@ def test_auto_leaves_out_blocks_where_that_pays(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr("transformer.model.attention.kernels.block_sparse.attend_blocks", remember)
     for pattern, length in ((Sliding(4), 1024), (Sliding(4), 1023), (None, 1024)):
-        attention_bias = SelfAttentionBias(pattern=pattern)(length, 0, None, torch.device("cpu"))
-        auto(*(torch.zeros(1, 1, length, 2) for _ in range(3)), attention_bias, 0.0)
+        context = StackContext(pattern=pattern)(length, 0, None, torch.device("cpu"))
+        auto(*(torch.zeros(1, 1, length, 2) for _ in range(3)), context, 0.0)
     assert called == [1024]
 
 
@@ -362,20 +356,18 @@ def test_compiled_on_a_gpu(pattern: str, bias: str, dtype: torch.dtype) -> None:
     torch.compiler.reset()
     compiled_flex_attention.cache_clear()
     device = torch.device("cuda")
-    stack = SelfAttentionBias(causal=True, pattern=PATTERNS[pattern], bias=bias_of(bias, True)).to(
+    stack = StackContext(causal=True, pattern=PATTERNS[pattern], bias=bias_of(bias, True)).to(
         device
     )
-    attention_bias = stack(200, 0, padding(200).to(device), device)
+    context = stack(200, 0, padding(200).to(device), device)
     inputs = [t.detach().to(device).requires_grad_() for t in heads(200, 200, 2, dtype)]
 
-    def compiled(
-        q: Tensor, k: Tensor, v: Tensor, attention_bias: AttentionBias, _: float
-    ) -> Tensor:
-        return attend_flex(q, k, v, attention_bias, compiled_flex_attention())
+    def compiled(q: Tensor, k: Tensor, v: Tensor, context: AttentionContext, _: float) -> Tensor:
+        return attend_flex(q, k, v, context, compiled_flex_attention())
 
     with torch._dynamo.config.patch(fail_on_recompile_limit_hit=True):
-        assert_as_the_formula(compiled, attention_bias, inputs)
-    assert_as_the_formula(Sdpa(), attention_bias, inputs)
+        assert_as_the_formula(compiled, context, inputs)
+    assert_as_the_formula(Sdpa(), context, inputs)
 
 
 @pytest.mark.parametrize("masked", [False, True])
@@ -390,27 +382,27 @@ def test_a_few_queries_by_plain_products_are_the_formula(
     mask[..., 0] = True
     there, positions = torch.arange(20), torch.arange(16 - queries, 16)
     # The last four keys are room of a cache.
-    attention_bias = AttentionBias(
+    context = AttentionContext(
         mask if masked else None, positions, there, True, bias=bias, unfilled=4
     )
-    assert plain_is_faster(query, key, attention_bias, 0.0)
-    found = Sdpa()(query, key, value, attention_bias, 0.0)
-    without = AttentionBias(
+    assert plain_is_faster(query, key, context, 0.0)
+    found = Sdpa()(query, key, value, context, 0.0)
+    without = AttentionContext(
         mask[..., :16] if masked else None, positions, there[:16], True, bias=bias
     )
     assert_close(found, eager(query, key[:, :, :16], value[:, :, :16], without, 0.0))
-    assert_close(found, eager(query, key, value, attention_bias, 0.0))
+    assert_close(found, eager(query, key, value, context, 0.0))
 
 
 def test_plain_products_drop_weights_and_leave_out_the_blind() -> None:
     torch.manual_seed(3)
     query, key = torch.randn(1, 2, 1, 4), torch.randn(1, 2, 20, 4)
     with torch.no_grad():
-        dropped = [Sdpa()(query, key, key, AttentionBias(), 0.5) for _ in range(2)]
+        dropped = [Sdpa()(query, key, key, AttentionContext(), 0.5) for _ in range(2)]
     assert not torch.equal(*dropped)
-    blind = AttentionBias(torch.zeros(1, 1, 1, 16, dtype=torch.bool))
+    blind = AttentionContext(torch.zeros(1, 1, 1, 16, dtype=torch.bool))
     keys = torch.randn(1, 2, 16, 4)
     with torch.inference_mode():
         assert not plain_is_faster(keys[:, :, :1], keys, blind, 0.0)
         assert not Sdpa()(keys[:, :, :1], keys, keys, blind, 0.0).any()
-        assert plain_is_faster(keys[:, :, :1], keys, AttentionBias(), 0.0)
+        assert plain_is_faster(keys[:, :, :1], keys, AttentionContext(), 0.0)

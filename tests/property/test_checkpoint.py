@@ -86,7 +86,7 @@ PLACES = [
     *((PORTABLE, key) for key in PAYLOAD[PORTABLE]),
     (PORTABLE, "config", "task"),
     (PORTABLE, "config", "decoding"),
-    *((PORTABLE, "model", key) for key in PAYLOAD[PORTABLE]["model"]),
+    *((PORTABLE, "config", "model", key) for key in PAYLOAD[PORTABLE]["config"]["model"]),
     *(("state_dict", key) for key in list(PAYLOAD["state_dict"])[:3]),
 ]
 

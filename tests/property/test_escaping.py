@@ -16,7 +16,7 @@ from tests.helpers.decoding.views import attention_view
 from tests.unit.evaluation.comparison.test_compare import CONFIG, SYSTEMS, TEXT
 from transformer.common.escaping import escaped, escaped_json
 from transformer.evaluation.comparison.compare import Comparison, compare
-from transformer.quality.base import quoted
+from transformer.quality.check import quoted
 from transformer.report.attention_page import attention_page
 from transformer.report.scores import build_table
 

@@ -20,16 +20,16 @@ from transformer.checkpoint.checkpoint import PORTABLE, require_translation
 from transformer.cli.config import arguments
 from transformer.cli.config.arguments import config_folder
 from transformer.cli.config.compose import compose_config
-from transformer.cli.interchange import export
 from transformer.common.errors import InputError
 from transformer.common.files import CONFIG_DIR
 from transformer.common.schema import typed
 from transformer.data.corpora.catalog import PUBLISHED
 from transformer.decoding.batched_search import SEARCHES
 from transformer.evaluation.metrics import score
+from transformer.interchange import export
 from transformer.interchange.export_formats import FORMATS
 from transformer.interchange.format_limits import check_formula
-from transformer.model.attention.attention_bias import AttentionBias
+from transformer.model.attention.attention_context import AttentionContext
 from transformer.model.attention.record_weights import recording
 from transformer.model.attention.scaled_dot_product import attend_with_weights, eager
 from transformer.model.positions.alibi import AlibiBias
@@ -79,14 +79,14 @@ def test_the_loss_is_the_formula() -> None:
 def test_the_formula_of_an_attention_computes_and_is_recorded() -> None:
     attention = run("attention")["attention"]
     hidden, positions = torch.randn(1, 4, 16), torch.arange(4)
-    bias = AttentionBias(None, positions, positions, causal=True, bias=AlibiBias(2))
+    bias = AttentionContext(None, positions, positions, causal=True, bias=AlibiBias(2))
     queries, keys, values = attention.project(hidden, hidden, hidden, bias)
     expected = attention.output(
         eager(2 * queries, keys, values, bias, 0.0).transpose(1, 2).flatten(-2)
     )
-    torch.testing.assert_close(attention(hidden, hidden, hidden, bias), expected)
+    torch.testing.assert_close(attention.attend(hidden, hidden, hidden, bias), expected)
     with recording([attention]) as weights:
-        torch.testing.assert_close(attention(hidden, hidden, hidden, bias), expected)
+        torch.testing.assert_close(attention.attend(hidden, hidden, hidden, bias), expected)
     seen = attend_with_weights(2 * queries, keys, values, bias, 0.0)[1]
     torch.testing.assert_close(weights, [seen])
 
@@ -99,7 +99,7 @@ def test_a_program_without_the_formula_is_refused() -> None:
 
 
 def test_the_format_is_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(export, "load_translator", lambda *_: (tiny_translator(), {}))
+    monkeypatch.setattr(export, "load_translator", lambda *_, **__: (tiny_translator(), {}))
     monkeypatch.chdir(tmp_path)
     call = ["export", "checkpoint=run", "format=vocabulary", "output=new"]
     assert main(call) == 2

@@ -92,7 +92,10 @@ def test_no_folder_has_a_circle(folder: Path) -> None:
     ("module", "heavy"),
     [
         # The translator itself: tests/unit/decoding/translation/test_translator.py.
-        ("transformer.cli.load", "pytorch_lightning datasets pandas sacrebleu tensorboard"),
+        (
+            "transformer.interchange.translators",
+            "pytorch_lightning datasets pandas sacrebleu tensorboard",
+        ),
         ("transformer.cli.evaluate.report", "pytorch_lightning datasets pandas tensorboard"),
         ("transformer.cli.config.compose", "torch sentencepiece"),
         ("transformer.__main__", "torch hydra"),

@@ -64,6 +64,11 @@ def _folder_content(path: Path, names: Sequence[str]) -> str:
     return f"holds no {_FOLDER} folder; give a run directory or a .ckpt file"
 
 
+def checkpoint_file(path: Path) -> Path:
+    """The checkpoint file that a path means, or the folder of an export."""
+    return path if is_exported(path) else find_checkpoint(path)
+
+
 def is_exported(path: Path, weights: str = SAFETENSORS) -> bool:
     """Whether a path is a readable folder with weights of that name."""
     return os.path.isfile(path / weights)

@@ -5,7 +5,6 @@ import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import asdict
 from functools import partial
 from typing import Any, get_type_hints
 
@@ -14,8 +13,8 @@ from omegaconf import OmegaConf
 from transformer.cli.config import compose
 from transformer.cli.config.arguments import config_folder
 from transformer.cli.evaluate.scored_text import resolve_metrics
-from transformer.cli.load import resolve_search
 from transformer.cli.translate import translate
+from transformer.cli.translator import search_changes
 from transformer.common.errors import InputError, errors_name
 from transformer.common.files import given_path
 from transformer.evaluation.metrics import build_metric
@@ -25,6 +24,7 @@ from transformer.recipes.overrides import sort_arguments
 from transformer.recipes.plan import Plan, Recipe
 from transformer.recipes.runner import run_stages, states
 from transformer.report.scores import read_scores
+from transformer.settings.decoding import changed_search
 from transformer.settings.run import RunConfig
 
 RECIPES: dict[str, type[Recipe]] = {"distill": Distill, "backtranslate": Backtranslate}
@@ -62,7 +62,7 @@ def _compose(verb: str, arguments: Sequence[str], run: RunConfig | None) -> Any:
             return compose.run_settings(config)
         values: Any = OmegaConf.to_container(config)
         if run is not None:
-            resolve_search(arguments, values["decoding"], asdict(run.decoding))
+            changed_search(run.decoding, search_changes(arguments, values["decoding"]))
         if verb == "translate":
             translate.check(config, arguments)
         if verb == "evaluate":

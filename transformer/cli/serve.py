@@ -8,9 +8,8 @@ from dataclasses import replace
 
 from omegaconf import DictConfig
 
-from transformer.cli.config.compose import resolve_fields, resolve_value
-from transformer.cli.engine import translator_by_engine
-from transformer.cli.load import checkpoint_paths
+from transformer.cli import translator as described
+from transformer.cli.config.compose import checkpoint_paths, resolve_fields, resolve_value
 from transformer.cli.threads import set_search_threads
 from transformer.common.errors import InputError, require_package
 from transformer.common.files import given_path
@@ -18,7 +17,7 @@ from transformer.common.schema import typed
 from transformer.quality.failures.flagging import Flagging
 from transformer.quality.failures.flags import Detector
 from transformer.serving.languages import Direction, Directions, trained_directions
-from transformer.settings.serve import OnFailure
+from transformer.settings.decoding import OnFailure
 
 _PACKAGES = ("lxml", "multipart", "prometheus_client", "py3langid", "starlette", "uvicorn")
 
@@ -64,7 +63,7 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
 
 
 def _directions(config: DictConfig, arguments: Sequence[str]) -> Iterator[Direction]:
-    checkpoints = checkpoint_paths(config.checkpoint)
+    checkpoints = checkpoint_paths(config)
     named_pairs = resolve_value(config, "languages", Sequence[str] | None)
     languages = named_pairs or [None] * len(checkpoints)
     if len(languages) != len(checkpoints):
@@ -77,7 +76,7 @@ def _directions(config: DictConfig, arguments: Sequence[str]) -> Iterator[Direct
     for checkpoint, named in zip(checkpoints, languages, strict=True):
         one = config.copy()
         one.checkpoint = str(checkpoint)
-        translator, trained = translator_by_engine(one, arguments)
+        translator, trained = described.load(one, arguments)
         if translator.tokenizer.tags.sentences:
             raise InputError(f"{checkpoint} translates documents; serve takes models of sentences")
         flagging = Flagging(translator, Detector.load(checkpoint, trained.data), on_failure)

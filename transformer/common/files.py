@@ -6,12 +6,11 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import IO, Any
 
-from transformer.common.errors import InputError, MissingFile
+from transformer.common.errors import InputError
 
 CONFIG_DIR = "TRANSFORMER_CONFIG_DIR"
 """Environment variable: the folder of the user's own choices of groups."""
@@ -25,25 +24,6 @@ def given_path(name: str | Path) -> Path:
 
 
 HUB = "hf://"
-
-
-def hub_run(name: str) -> Path:
-    """The run in the cache that a model of the Hub becomes; raises as ``hub.download`` does."""
-    # By its name, as the folders import one way.
-    found: Path = resolve_name("transformer.cli.interchange.import_model:hub_run")(name)
-    return found
-
-
-def local_path(path: str | Path) -> Path:
-    """A path or, if neither it nor its folder exists, the run of the model ``USER/MODEL``."""
-    name = str(path)
-    if name.startswith(HUB):
-        return hub_run(name)
-    local = given_path(name)
-    if not (local.exists() or local.parent.exists()):
-        with suppress(MissingFile):
-            return hub_run(name)
-    return local
 
 
 def check_output_path(output: Path, inputs: Iterable[Path]) -> None:

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from transformer.common.errors import InputError, MissingFile, require_package
-from transformer.common.files import HUB
+from transformer.common.files import HUB, given_path
 
 _NAME = re.compile(r"(?:hf://)?([\w.-]+/[\w.-]+)(?:@([\w./-]+))?", re.ASCII)
 _CACHED = re.compile(r".*/([\w.-]+)--([\w.-]+)/[0-9a-f]{40}/run", re.ASCII)
@@ -18,6 +18,13 @@ def repository(name: str) -> tuple[str, str | None]:
         raise MissingFile(f"{name} is no model of the Hub; write {HUB}USER/MODEL[@REVISION]")
     require_package("huggingface_hub", name, "huggingface")
     return match[1], match[2]
+
+
+def is_hub_name(name: str) -> bool:
+    """Whether it is ``hf://USER/MODEL``, or USER/MODEL where neither it nor its folder exists."""
+    path = given_path(name)
+    is_path = path.exists() or path.parent.exists()
+    return name.startswith(HUB) or (not is_path and _NAME.fullmatch(name) is not None)
 
 
 def download(name: str) -> Path:

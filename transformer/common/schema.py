@@ -1,16 +1,17 @@
 """Checks plain values against the annotations of a dataclass, and numbers against ranges."""
 
+import keyword
 import math
-import os
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 from transformer.common.errors import InputError, did_you_mean, raise_objections
 from transformer.common.escaping import escaped
+from transformer.common.files import given_path
 
 T = TypeVar("T")
 
@@ -22,30 +23,39 @@ def typed(kind: type[T], values: Any, where: str) -> T:
     """
     if not isinstance(values, Mapping):
         return typed_value(values, kind, where)  # which raises
-    prefix = f"{where}." if where else ""
+    prefix, of_where = (f"{where}.", f" of {where}") if where else ("", "")
     hints = get_type_hints(kind)
-    settings: Any = fields(kind)  # type: ignore[arg-type]
-    names = {field.name for field in settings}
+    settings = {field_key(field.name): field for field in fields(kind)}  # type: ignore[arg-type]
     raise_objections(
-        f"{prefix}{escaped(unknown)} is not a setting{f' of {where}' if where else ''}"
-        f"{did_you_mean(unknown, names)}"
-        for unknown in sorted(map(str, values.keys() - names))
+        f"{prefix}{escaped(unknown)} is not a setting{of_where}{did_you_mean(unknown, settings)}"
+        for unknown in sorted(map(str, values.keys() - settings))
     )
     raise_objections(
-        f"{prefix}{field.name} is missing"
-        for field in settings
-        if field.name not in values and field.default is field.default_factory is MISSING
+        f"{prefix}{key} is missing"
+        for key, field in settings.items()
+        if key not in values and field.default is field.default_factory is MISSING
     )
     checked, wrong = {}, []
-    for name, value in values.items():
+    for key, value in values.items():
+        name = settings[key].name
         try:
-            checked[name] = typed_value(value, hints[name], f"{prefix}{name}")
+            checked[name] = typed_value(value, hints[name], f"{prefix}{key}")
         except InputError as error:
             wrong.append(str(error))
     raise_objections(wrong)
     built = kind(**checked)
     raise_objections(out_of_range(built, where))
     return built
+
+
+# A name of a file such as 2014 is a number to YAML.
+_READ_FROM: dict[Any, tuple[type, ...]] = {float: (int, float), Path: (str, Path, int, float)}
+
+
+def field_key(name: str) -> str:
+    """The key of a field: ``from`` of ``from_``, as a keyword of Python names no field."""
+    key = name.removesuffix("_")
+    return key if keyword.iskeyword(key) else name
 
 
 def typed_value(value: Any, hint: Any, where: str) -> Any:
@@ -65,25 +75,12 @@ def typed_value(value: Any, hint: Any, where: str) -> Any:
         return tuple(typed_value(v, i, where) for v, i in zip(value, items, strict=True))
     elif origin is Literal and value in get_args(hint):
         return value
-    elif hint in _CONVERSIONS and (converted := _CONVERSIONS[hint](value)) is not None:
-        return converted
+    elif isinstance(value, _READ_FROM.get(hint, ())) and not isinstance(value, bool):
+        return given_path(str(value)) if hint is Path else float(typing.cast(Any, value))
     elif hint is Any or (isinstance(hint, type) and type(value) is hint):
         return value
     shown = "null" if value is None else repr(value)[:200]
     raise InputError(f"{where}={shown} must be {_words(hint)}")
-
-
-def _number(value: Any) -> float | None:
-    return float(value) if type(value) in (int, float) else None
-
-
-def _path(value: Any) -> Path | None:
-    # A name such as 2014 is a number to YAML.
-    named = isinstance(value, Path) or type(value) in (str, int, float)
-    return Path(os.path.expanduser(str(value))) if named else None
-
-
-_CONVERSIONS: dict[Any, Callable[[Any], Any]] = {float: _number, Path: _path}
 
 
 def _mapped(value: Mapping[str, Any], hint: Any, where: str) -> Any:
@@ -115,13 +112,8 @@ def _words(hint: Any) -> str:
         return "a list"
     if origin is Mapping or is_dataclass(hint):
         return "a mapping, {KEY: VALUE}"
-    names = {
-        int: "a whole number",
-        float: "a number",
-        bool: "true or false",
-        str: "a text",
-        Path: "a path",
-    }
+    names = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+    names[Path] = "a path"
     return names.get(hint, "null" if hint is type(None) else str(hint))
 
 

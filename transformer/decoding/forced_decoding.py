@@ -164,8 +164,8 @@ def forced_attention(
     with evaluating(model):
         maps = attention_maps(model, source, target)
     source_mask = padding_mask(source, PAD)
-    encoder = model.encoder.attention_bias(source.size(1), 0, source_mask, device).dense_mask
-    decoder = model.decoder.attention_bias(target.size(1), 0, None, device).dense_mask
+    encoder = model.encoder.attention_context(source.size(1), 0, source_mask, device).dense_mask()
+    decoder = model.decoder.attention_context(target.size(1), 0, None, device).dense_mask()
     seen: dict[Kind, tuple[Tensor, Tensor, Mask | None]] = {
         "encoder": (source, source, encoder),
         "decoder": (target, target, decoder),

@@ -35,8 +35,6 @@ SETTINGS = "transformer.json"
 ENGINE_LENGTH = 1024
 """Default limit of the engine for the subwords of a source."""
 
-QUANTIZATIONS = ("float32", "int8", "int8_float32", "int16", "float16", "bfloat16")
-
 
 def write_ctranslate2(
     model: Transformer, tokenizer: Tokenizer, folder: Path, quantization: str = "float32"
@@ -140,7 +138,7 @@ def _fill(spec: "TransformerSpec", model: Transformer) -> None:
     if model.config.scale_output:
         spec.decoder.scale_outputs = model.config.output_scale
     for stack, own in ((spec.encoder, model.encoder), (spec.decoder, model.decoder)):
-        bias = own.attention_bias.bias
+        bias = own.attention_context.bias
         if isinstance(bias, BucketBias):
             for layer in stack.layer:
                 into = layer.self_attention

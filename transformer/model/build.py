@@ -9,9 +9,13 @@ from torch.nn import functional as F
 
 from transformer.common.errors import InputError
 from transformer.common.own_code import own_class
-from transformer.model.attention.attention_bias import SelfAttentionBias
-from transformer.model.attention.kernels.flex import auto, flex
-from transformer.model.attention.kernels.sdpa import Sdpa
+from transformer.model.attention.attention_context import (
+    Preparation,
+    StackContext,
+    prepare_dense,
+)
+from transformer.model.attention.kernels.flex import auto, flex, prepare_auto, prepare_flex
+from transformer.model.attention.kernels.sdpa import Sdpa, prepare_sdpa
 from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.attention.scaled_dot_product import Kernel, eager
 from transformer.model.decoder import Decoder, DecoderLayer, RecurrentDecoderLayer
@@ -20,6 +24,7 @@ from transformer.model.initialization import set_first_weights
 from transformer.model.layers.embedding import Embedding, TokenEmbedding
 from transformer.model.layers.feedforward import Activation, FeedForward, GatedFeedForward
 from transformer.model.layers.linear import Linear
+from transformer.model.layers.norm import build_final_norm, build_norm
 from transformer.model.layers.recurrence import SSRU
 from transformer.model.layers.residual import PostNorm, PreNorm, Residual, SandwichNorm
 from transformer.model.positions.absolute import LearnedPositions, SinusoidalPositions
@@ -92,18 +97,18 @@ def build_embedding(config: ModelConfig, tokens: TokenEmbedding, token_dropout: 
 def build_encoder(config: ModelConfig, *, causal: bool = False) -> Encoder:
     """The left stack; with ``causal``, the stack of a language model."""
     layers = [build_encoder_layer(config, causal=causal) for _ in range(config.encoder_layers)]
-    attention_bias = build_attention_bias(config, config.pattern, causal=causal)
+    attention_context = build_attention_context(config, config.pattern, causal=causal)
     layers = shared_modules(layers, config)
-    return Encoder(layers, attention_bias, build_final_norm(config), config.layer_drop)
+    return Encoder(layers, attention_context, build_final_norm(config), config.layer_drop)
 
 
 def build_decoder(config: ModelConfig) -> Decoder:
     """The right stack."""
     layers = [build_decoder_layer(config) for _ in range(config.decoder_layers)]
     pattern = config.decoder_pattern or config.pattern
-    attention_bias = build_attention_bias(config, pattern, causal=True)
+    attention_context = build_attention_context(config, pattern, causal=True)
     layers = shared_modules(layers, config)
-    return Decoder(layers, attention_bias, build_final_norm(config), config.layer_drop)
+    return Decoder(layers, attention_context, build_final_norm(config), config.layer_drop)
 
 
 def shared_modules(layers: list[Layer], config: ModelConfig) -> list[Layer]:
@@ -161,10 +166,10 @@ def build_decoder_layer(config: ModelConfig) -> DecoderLayer:
     )
 
 
-def build_attention_bias(
+def build_attention_context(
     config: ModelConfig, pattern: PatternName, *, causal: bool
-) -> SelfAttentionBias:
-    """Mask, pattern and relative positions of the self-attention of a stack."""
+) -> StackContext:
+    """Mask, pattern and positions of the attentions of a stack, for their kernel."""
     bias: AlibiBias | BucketBias | None = None
     if config.positions == "alibi":
         bias = AlibiBias(config.num_heads)
@@ -177,7 +182,17 @@ def build_attention_bias(
         from transformer.model.attention.sparse_patterns import build_pattern
 
         allowed = build_pattern(config, pattern)
-    return SelfAttentionBias(causal=causal, pattern=allowed, bias=bias, rotary=rotary)
+    group = config.num_heads // (config.num_kv_heads or config.num_heads)
+    preparations: dict[str, Preparation] = {
+        "eager": prepare_dense,
+        "sdpa": prepare_sdpa,
+        "flex": prepare_flex,
+        "auto": partial(
+            prepare_auto, dropout=config.attention_dropout, group=group, width=config.d_k
+        ),
+    }
+    prepare = preparations[config.attention]
+    return StackContext(causal=causal, pattern=allowed, bias=bias, rotary=rotary, prepare=prepare)
 
 
 def build_attention(config: ModelConfig) -> MultiHeadAttention:
@@ -232,14 +247,3 @@ def build_residual(config: ModelConfig) -> Residual:
     if config.norm_order == "sandwich":
         return SandwichNorm(norm, build_norm(config), config.dropout)
     return PostNorm(norm, config.dropout)
-
-
-def build_norm(config: ModelConfig) -> nn.Module:
-    """The norm over the width of the residual stream."""
-    width = config.d_model
-    return nn.RMSNorm(width, eps=1e-6) if config.norm == "rms" else nn.LayerNorm(width)
-
-
-def build_final_norm(config: ModelConfig) -> nn.Module:
-    """The norm at the end of a pre-norm or sandwich stack."""
-    return build_norm(config) if config.norm_order in ("pre", "sandwich") else nn.Identity()

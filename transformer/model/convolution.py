@@ -6,7 +6,7 @@ from jaxtyping import Bool
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transformer.model.attention.attention_bias import AttentionBias
+from transformer.model.attention.attention_context import AttentionContext
 from transformer.model.encoder import EncoderLayer
 from transformer.model.layers.dropout import HiddenStates
 from transformer.model.layers.linear import Linear
@@ -56,7 +56,7 @@ class ConvolutionEncoderLayer(EncoderLayer):
         for name, module in rest.items():
             setattr(self, name, module)
 
-    def forward(self, hidden: HiddenStates, attention_bias: AttentionBias) -> HiddenStates:
-        mask = attention_bias.mask
+    def forward(self, hidden: HiddenStates, context: AttentionContext) -> HiddenStates:
+        mask = context.mask
         hidden = self.convolution_residual(hidden, lambda x: self.convolution(x, mask))
-        return super().forward(hidden, attention_bias)
+        return super().forward(hidden, context)

@@ -6,13 +6,13 @@ from typing import Any, cast
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from transformer.model.attention.attention_bias import AttentionBias
+from transformer.model.attention.attention_context import AttentionContext
 from transformer.model.attention.kv_cache import DecoderCache, LayerCache, room_for
 from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.encoder import LayerStack, Memory
-from transformer.model.layers.autocast import for_products
+from transformer.model.layers.autocast import for_products, product_dtype
 from transformer.model.layers.dropout import layer_is_dropped
-from transformer.model.layers.fused_projection import linear_together, one_product, one_product_pays
+from transformer.model.layers.fused_projection import fused_projection, fusing_pays, linear_together
 from transformer.model.layers.residual import Residual
 
 Hidden = Float[Tensor, "rows target width"]
@@ -44,12 +44,14 @@ class DecoderLayer(nn.Module):
         self,
         hidden: Hidden,
         cache: LayerCache,
-        self_bias: AttentionBias,
-        source_bias: AttentionBias,
+        self_context: AttentionContext,
+        source_context: AttentionContext,
     ) -> Hidden:
         """One layer of the right half of figure 1; adds the new positions to the cache."""
-        hidden = self.self_residual(hidden, lambda x: self._attend_self(x, cache, self_bias))
-        hidden = self.cross_residual(hidden, lambda x: self._attend_source(x, cache, source_bias))
+        hidden = self.self_residual(hidden, lambda x: self._attend_self(x, cache, self_context))
+        hidden = self.cross_residual(
+            hidden, lambda x: self._attend_source(x, cache, source_context)
+        )
         return self.feed_forward_residual(hidden, self.feed_forward)
 
     def start(self, memory: Float[Tensor, "batch source width"]) -> LayerCache:
@@ -58,25 +60,25 @@ class DecoderLayer(nn.Module):
         projected = linear_together(memory, (attention.key, attention.value))
         return LayerCache(*attention.split_keys(*projected))
 
-    def _attend_self(self, x: Hidden, cache: LayerCache, attention_bias: AttentionBias) -> Hidden:
+    def _attend_self(self, x: Hidden, cache: LayerCache, context: AttentionContext) -> Hidden:
         attention: MultiHeadAttention = self.self_attention
-        queries, keys, values = attention.project(x, x, x, attention_bias)
+        queries, keys, values = attention.project(x, x, x, context)
         keys, values = cache.append(keys, values)
-        return attention.attend_heads(queries, keys, values, attention_bias)
+        return attention.attend_heads(queries, keys, values, context)
 
-    def _attend_source(self, x: Hidden, cache: LayerCache, attention_bias: AttentionBias) -> Hidden:
+    def _attend_source(self, x: Hidden, cache: LayerCache, context: AttentionContext) -> Hidden:
         # Target positions do not attend to each other here: the hypotheses of a sentence are one
         # long query. (batch beam) target width -> batch (beam target) width
         attention, keys, values = self.cross_attention, cache.cross_keys, cache.cross_values
         query = x.reshape(keys.size(0), -1, x.size(-1))
         queries = attention.split_queries(attention.query(query))
-        return attention.attend_heads(queries, keys, values, attention_bias).reshape(x.shape)
+        return attention.attend_heads(queries, keys, values, context).reshape(x.shape)
 
 
 class RecurrentDecoderLayer(DecoderLayer):
     """A layer whose ``self_attention`` is an ``SSRU`` (layers/recurrence.py)."""
 
-    def _attend_self(self, x: Hidden, cache: LayerCache, attention_bias: AttentionBias) -> Hidden:
+    def _attend_self(self, x: Hidden, cache: LayerCache, context: AttentionContext) -> Hidden:
         # A position reads those before it by the state alone, so that no mask is needed.
         attended, cache.state = self.self_attention(x, cache.continued_state())
         cache.length += x.size(1)
@@ -89,10 +91,12 @@ class Decoder(LayerStack):
     def forward(self, hidden: Hidden, cache: DecoderCache) -> Hidden:
         length = hidden.size(1)
         room = room_for(cache.length, length, hidden.device)
-        self_bias = self.attention_bias(length, cache.length, None, hidden.device, room=room)
+        self_context = self.attention_context(
+            length, cache.length, None, hidden.device, dtype=product_dtype(hidden), room=room
+        )
         for layer, layer_cache in zip(self.layers, cache.layers, strict=True):
             if not layer_is_dropped(self.layer_drop, self.training):
-                hidden = layer(hidden, layer_cache, self_bias, cache.source_bias)
+                hidden = layer(hidden, layer_cache, self_context, cache.source_context)
         cache.length += length
         return self.final_norm(hidden)
 
@@ -102,11 +106,11 @@ class Decoder(LayerStack):
         attentions = [layer.cross_attention for layer in layers]
         projections = [linear for one in attentions for linear in (one.key, one.value)]
         # One product would give the weights of a dropped layer a gradient of zeros instead of none.
-        if self.layer_drop or not one_product_pays(memory.hidden, projections):
+        if self.layer_drop or not fusing_pays(memory.hidden, projections):
             caches = [layer.start(memory.hidden) for layer in layers]
         else:
-            mapped = one_product(for_products(memory.hidden), projections)
+            mapped = fused_projection(for_products(memory.hidden), projections)
             pairs = zip(attentions, mapped[::2], mapped[1::2], strict=True)
             caches = [LayerCache(*one.split_keys(*pair)) for one, *pair in pairs]
-        # A sentence of a training batch has a token.
-        return DecoderCache(caches, AttentionBias(memory.mask, no_row_empty=self.training))
+        dtype = product_dtype(memory.hidden)
+        return DecoderCache(caches, self.attention_context.cross(memory.mask, dtype))

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from transformer.model.attention.attention_bias import AttentionBias, SelfAttentionBias
+from transformer.model.attention.attention_context import AttentionContext, StackContext
 from transformer.model.attention.masks import Mask
 from transformer.model.attention.multi_head import MultiHeadAttention
+from transformer.model.layers.autocast import product_dtype
 from transformer.model.layers.dropout import HiddenStates, layer_is_dropped
 from transformer.model.layers.residual import Residual
 
@@ -38,9 +39,9 @@ class EncoderLayer(nn.Module):
         self.feed_forward = feed_forward
         self.feed_forward_residual = feed_forward_residual
 
-    def forward(self, hidden: HiddenStates, attention_bias: AttentionBias) -> HiddenStates:
+    def forward(self, hidden: HiddenStates, context: AttentionContext) -> HiddenStates:
         """One layer of the left half of figure 1."""
-        hidden = self.attention_residual(hidden, lambda x: self.attention(x, x, x, attention_bias))
+        hidden = self.attention_residual(hidden, lambda x: self.attention.attend(x, x, x, context))
         return self.feed_forward_residual(hidden, self.feed_forward)
 
 
@@ -50,23 +51,24 @@ class LayerStack(nn.Module):
     def __init__(
         self,
         layers: Sequence[nn.Module],
-        attention_bias: SelfAttentionBias,
+        attention_context: StackContext,
         final_norm: nn.Module,
         layer_drop: float = 0.0,
     ) -> None:
         super().__init__()
         self.layers = nn.ModuleList(layers)
-        self.attention_bias = attention_bias
+        self.attention_context = attention_context
         self.final_norm = final_norm
         self.layer_drop = layer_drop
 
 
 class Encoder(LayerStack):
-    """A stack of encoder layers; a causal ``attention_bias`` makes it a language model's stack."""
+    """A stack of encoder layers; with a causal context, the stack of a language model."""
 
     def forward(self, hidden: HiddenStates, mask: Mask | None) -> HiddenStates:
-        attention_bias = self.attention_bias(hidden.size(1), 0, mask, hidden.device)
+        length, dtype = hidden.size(1), product_dtype(hidden)
+        context = self.attention_context(length, 0, mask, hidden.device, dtype=dtype)
         for layer in self.layers:
             if not layer_is_dropped(self.layer_drop, self.training):
-                hidden = layer(hidden, attention_bias)
+                hidden = layer(hidden, context)
         return self.final_norm(hidden)

@@ -23,17 +23,25 @@ def set_first_weights(model: Any) -> None:
 
 
 def initialize(model: nn.Module, projection: nn.Linear, config: ModelConfig) -> None:
-    """Draw the weights of a model whose projection is not tied yet.
+    """Draw the weights of a model whose projection is not tied yet, in the order of its modules.
 
     Linear layers follow Glorot and Bengio 2010. The projections of queries, keys and values have a
-    gain of ``1 / sqrt(2)``, as one matrix of all three has. Biases are zero. Embeddings and trained
-    positions are normal with variance ``1 / d_model``.
-    The output projection is drawn like an embedding.
+    gain of ``1 / sqrt(2)``, as one matrix of all three has. Biases are zero. Embeddings, trained
+    positions and the output projection are normal with variance ``1 / d_model``.
     """
     std = config.d_model**-0.5
+    gains: dict[nn.Module, float] = {}
     for module in model.modules():
-        if isinstance(module, nn.Linear):
-            nn.init.xavier_uniform_(module.weight)
+        if isinstance(module, MultiHeadAttention):
+            # Without a scale, the scores begin as small as with it.
+            scale = 1.0 if config.scale_scores else module.head_dim**-0.5
+            gains[module.query] = scale / math.sqrt(2)
+            gains[module.key] = gains[module.value] = 1 / math.sqrt(2)
+        elif isinstance(module, nn.Linear):
+            if module is projection:
+                nn.init.normal_(module.weight, std=std)
+            else:
+                nn.init.xavier_uniform_(module.weight, gain=gains.get(module, 1.0))
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
         elif isinstance(module, nn.Embedding):
@@ -41,11 +49,3 @@ def initialize(model: nn.Module, projection: nn.Linear, config: ModelConfig) -> 
             nn.init.zeros_(module.weight[module.padding_idx])
         elif isinstance(module, LearnedPositions | BucketBias):
             nn.init.normal_(module.table, std=std)
-    # A second pass: otherwise a seed would give other weights than in earlier versions.
-    for module in model.modules():
-        if isinstance(module, MultiHeadAttention):
-            # Without a scale, the scores begin as small as with it.
-            scale = 1.0 if config.scale_scores else module.head_dim**-0.5
-            for linear, factor in ((module.query, scale), (module.key, 1.0), (module.value, 1.0)):
-                nn.init.xavier_uniform_(linear.weight, gain=factor / math.sqrt(2))
-    nn.init.normal_(projection.weight, std=std)

@@ -33,7 +33,7 @@ class SingleStack(nn.Module):
     def forward(self, tokens: Int[Tensor, "batch length"]) -> HiddenStates:
         """Hidden states of tokens that are padded at the right end."""
         # The causal mask hides padding at the right end.
-        causal = self.stack.attention_bias.causal
+        causal = self.stack.attention_context.causal
         mask = None if causal else padding_mask(tokens, self.config.pad)
         hidden = self.stack(self.embedding(tokens), mask)
         return hidden * self.config.output_scale if self.config.scale_output else hidden

@@ -20,7 +20,7 @@ from transformer.data.corpora.split import NumberedPair
 from transformer.data.text.parallel import Corpus, Pair, read_lines
 from transformer.data.text.word_alignment import word_count
 from transformer.quality.checks import characters, markup
-from transformer.quality.factory import Checks
+from transformer.quality.corpus_checks import Checks
 
 # Faults that a summary names.
 _NAMED = 3

@@ -16,10 +16,10 @@ from transformer.data.corpora.mixture import corpus_configs
 from transformer.data.corpora.resolve import find_corpus_splits
 from transformer.data.corpora.split import Split, numbered
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.quality.base import CHECKS, SIDES, ExaminationConfig, Finding
+from transformer.quality.check import CHECKS, SIDES, ExaminationConfig, Finding
 from transformer.quality.checks.repeated_text import Leaks
-from transformer.quality.factory import Checks
-from transformer.quality.texts import line_location
+from transformer.quality.corpus_checks import Checks
+from transformer.quality.examined_text import line_location
 from transformer.settings.data import DataConfig
 
 _PERCENTILES = (1, 50, 99)

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from transformer.checkpoint.config_file import CONFIG
 from transformer.common.errors import InputError
 from transformer.common.files import PACKAGE, open_unlinked
 from transformer.report.page import REPORT
-from transformer.runs.config_file import CONFIG
 from transformer.runs.run_json import RECORD
 from transformer.training.checkpointing.run_directory import LOCK, is_locked, locked
 

@@ -23,7 +23,7 @@ class QualityChecks(Callback):
     """Checks the text of a translation before training, and the outputs of each validation.
 
     Faults of the text are lines of the log (docs/doctor.md). Failures of the outputs of a
-    `TranslateValidation` are logged as ``val/failures/FLAG``, in per cent, and the thresholds for
+    `TranslateValidation` are logged as ``val/failures/FLAG``, in percent, and the thresholds for
     new text are written into the run directory (docs/failures.md).
     """
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from transformer.checkpoint.config_file import read_config
 from transformer.common.errors import InputError
 from transformer.common.escaping import escaped, escaped_json
 from transformer.common.files import read_json
@@ -16,7 +17,6 @@ from transformer.report.page import REPORT
 from transformer.report.page.page import report_page
 from transformer.report.page.summary import summary
 from transformer.report.scores import failures_file, read_scores, write_whole
-from transformer.runs.config_file import read_config
 from transformer.runs.run_json import read_record
 from transformer.runs.tested_texts import tested_text
 from transformer.settings.run import RunConfig, plain_values

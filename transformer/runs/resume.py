@@ -8,9 +8,9 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from transformer.checkpoint.config_file import CONFIG, read_config
 from transformer.common.errors import InputError
 from transformer.data.corpora.mixture import corpus_configs
-from transformer.runs.config_file import CONFIG, read_config
 from transformer.settings.data import DataConfig
 from transformer.settings.model import ModelConfig
 from transformer.settings.run import RunConfig, plain_values

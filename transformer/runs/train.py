@@ -11,11 +11,11 @@ import torch
 from pytorch_lightning import Callback, Trainer, seed_everything
 
 from transformer.checkpoint.checkpoint import TEXT_TO_TEXT, load_weights, portable_part
+from transformer.checkpoint.config_file import saved_config, write_config
 from transformer.checkpoint.locate import run_folder
 from transformer.common.errors import InputError
 from transformer.data.corpora.trust import needs_trust
 from transformer.data.tokenization.vocabulary_training import VocabularyTooLarge
-from transformer.runs.config_file import saved_config, write_config
 from transformer.runs.config_warnings import warn_about_config, warn_about_vocabulary
 from transformer.runs.directory import LOG, run_directory, run_log
 from transformer.runs.quality_callback import QualityChecks

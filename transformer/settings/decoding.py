@@ -1,14 +1,16 @@
 """Settings of a search, which a checkpoint stores; ``conf/decoding`` has presets."""
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, Literal
 
 from transformer.common.errors import raise_objections
-from transformer.common.schema import Range, out_of_range
+from transformer.common.schema import Range, out_of_range, typed
 
 PenaltyForm = Literal["wu", "average"]
+OnFailure = Literal["mark", "next_best", "resample"]
+"""What happens to a translation with a flag (``FlaggingTranslator``)."""
 # Checkpoints may come from strangers: the limits make every search end.
 Count = Annotated[int, Range(1, 10_000)]
 Length = Annotated[int, Range(0, 10_000)]
@@ -164,3 +166,25 @@ def _contradictions(config: SearchConfig) -> Iterator[str]:
                     f"decoding.algorithm={config.algorithm}; set decoding={owner}, or "
                     f"decoding.{name}={value}"
                 )
+
+
+def without_limits(search: SearchConfig) -> dict[str, Any]:
+    """All settings but the limits of the length, which depend on the text, not on the search."""
+    values = asdict(search)
+    del values["max_length_ratio"], values["max_length_offset"]
+    return values
+
+
+def changed_search(
+    trained: SearchConfig, decoding: SearchConfig | Mapping[str, Any]
+) -> SearchConfig:
+    """The search of a run with changes by key, or a whole search in its place.
+
+    ``beam_size`` alone makes a beam of a greedy search. Raises InputError for a wrong value.
+    """
+    if isinstance(decoding, SearchConfig):
+        return decoding
+    values = {**asdict(trained), **decoding}
+    if "beam_size" in decoding and "algorithm" not in decoding and trained.algorithm == "greedy":
+        values["algorithm"] = "beam"
+    return typed(SearchConfig, values, "decoding")

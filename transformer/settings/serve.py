@@ -1,12 +1,10 @@
 """Settings of a server; conf/serve.yaml explains them."""
 
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated
 
 from transformer.common.schema import Range
-
-OnFailure = Literal["mark", "next_best", "resample"]
-"""What happens to a translation with a flag (``FlaggingTranslator``)."""
+from transformer.settings.decoding import OnFailure
 
 
 @dataclass(frozen=True)

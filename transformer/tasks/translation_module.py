@@ -63,13 +63,13 @@ class TranslationModule(UpdateModule):
     def _twice(self, batch: Batch) -> tuple[Tensor, int, dict[str, Tensor]]:
         """Two passes in one, under different dropout."""
         from transformer.training.losses.cross_entropy import joined_bias
-        from transformer.training.losses.r_drop import consistency_loss
+        from transformer.training.losses.r_drop import r_drop_loss
 
         hidden = self.model(batch.source.repeat(2, 1), batch.target_input.repeat(2, 1))
         # (2 batch) target width -> 2 (batch target) width -> 2 token width
         hidden = hidden.view(2, -1, hidden.size(-1)).index_select(1, batch.labeled)
         hidden, weight = joined_bias(hidden, self.model.projection)
-        loss, cross_entropy, divergence = consistency_loss(
+        loss, cross_entropy, divergence = r_drop_loss(
             self.loss, hidden, weight, batch.labels, compiled=self.compiled
         )
         return loss, batch.target_tokens, {"loss": cross_entropy, "consistency": divergence}

@@ -139,7 +139,7 @@ def t5(ours: Any) -> Any:
     copy_embedding(ours, theirs.shared)
     for stack, twin in ((ours.encoder, theirs.encoder), (ours.decoder, theirs.decoder)):
         first = twin.block[0].layer[0].SelfAttention
-        first.relative_attention_bias.weight.data.copy_(stack.attention_bias.bias.table)
+        first.relative_attention_bias.weight.data.copy_(stack.attention_context.bias.table)
         copy(stack.final_norm, twin.final_layer_norm)
     for layer, block in zip(ours.encoder.layers, theirs.encoder.block, strict=True):
         _copy_t5_attention(layer.attention, layer.attention_residual, block.layer[0])

@@ -9,7 +9,7 @@ from transformer.checkpoint.validation import Portable
 from transformer.model.build import build_transformer
 from transformer.model.transformer import Transformer
 from transformer.settings.model import ModelConfig
-from transformer.settings.run import run_config
+from transformer.settings.run import RunConfig, run_config
 
 
 def tiny_config(**changes: Any) -> ModelConfig:
@@ -41,9 +41,14 @@ def tiny_transformer(seed: int = 1, **changes: Any) -> Transformer:
         return build_transformer(tiny_config(**changes)).eval()
 
 
+def run_of(model: ModelConfig, **values: Any) -> RunConfig:
+    """The settings of a run with this model, of plain values; others have their defaults."""
+    return run_config({**values, "model": model.to_dict()})
+
+
 def portable(config: ModelConfig, tokenizer: dict[str, Any], run: dict[str, Any]) -> dict[str, Any]:
     """The portable part of a checkpoint; what the run leaves out has the defaults."""
-    return Portable(run_config({**run, "model": config.to_dict()}), tokenizer).to_plain()
+    return Portable(run_of(config, **run), tokenizer).to_plain()
 
 
 def tiny_payload(**more: Any) -> dict[str, Any]:

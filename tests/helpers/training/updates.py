@@ -7,10 +7,12 @@ from pytorch_lightning import Trainer
 
 from tests.helpers.model.models import tiny_transformer
 from tests.helpers.training.losses import loss_config
+from transformer.checkpoint.validation import Portable
 from transformer.common.schema import typed
 from transformer.model.transformer import Transformer
 from transformer.settings.optimizer import OptimizerConfig
 from transformer.settings.recovery import RecoveryConfig
+from transformer.settings.run import RunConfig
 from transformer.settings.schedule import ScheduleConfig
 from transformer.tasks.translation_module import TranslationModule
 
@@ -29,7 +31,7 @@ def module_settings(**changes: Any) -> dict[str, Any]:
         "recovery": recovery_config(),
         "clip": None,
         "seed": 1,
-        "portable": {},
+        "portable": Portable(RunConfig(), {}),
     }
     return settings | changes
 

@@ -2,20 +2,18 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from omegaconf import OmegaConf
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import gpu
 from benchmarks.gpu_rows.bench import Bench
 from benchmarks.gpu_rows.cost import BASE, BIG, TOKENS, Assumptions, Size, cost_tables
 from benchmarks.gpu_rows.models import built, made_batches, model_config, preset, size_of
-from transformer.cli.config.compose import compose_config
+from transformer.cli.config.compose import compose_config, run_settings
 from transformer.model.build import build_transformer
-from transformer.settings.run import sized_model
+from transformer.settings.model import ModelConfig
 from transformer.training.losses.cross_entropy import cross_entropy
 
 ROOT = Path(__file__).parents[3]
@@ -32,8 +30,8 @@ def test_costs_are_those_of_the_model(name: str, size: Size, unchecked: None) ->
     bench = Bench(torch.device("meta"), ROOT)
     # The presets are read without Hydra.
     composed = compose_config("train", ["data=files", f"model={name}"])
-    values: Any = OmegaConf.to_container(composed.model)
-    assert model_config(bench, name) == sized_model(values, 32_000, 32_000)
+    expected = run_settings(composed).model.sized(32_000, 32_000)
+    assert model_config(bench, name) == expected
     model = built(bench, name, attention="eager")
     assert size_of(model.config) == size
     with torch.device("meta"):
@@ -49,7 +47,7 @@ def test_costs_are_those_of_the_model(name: str, size: Size, unchecked: None) ->
 
 @pytest.mark.thorough
 def test_activations_are_near_what_autograd_keeps() -> None:
-    model = build_transformer(sized_model(preset("model", "base"), 1000, 1000)).train()
+    model = build_transformer(ModelConfig(**preset("model", "base")).sized(1000, 1000)).train()
     (batch,) = made_batches(Bench.tiny(ROOT), 500, 1)
     weights = {weight.untyped_storage().data_ptr() for weight in model.parameters()}
     kept: dict[int, torch.UntypedStorage] = {}

@@ -17,12 +17,14 @@ import json, os, sys
 from pathlib import Path
 from transformer.__main__ import main
 from transformer.common.errors import InputError
-from transformer.decoding.translation.translator import Translator
+from transformer.interchange.translators import load_translator
+from transformer.settings.translator import TranslatorConfig
 
 found = {"codes": [main(call) for call in json.loads(sys.argv[1])], "texts": {}}
 for name in json.loads(sys.argv[2]):
     try:
-        texts = Translator.load(name).translate(["A man runs.", "A dog."])
+        translator, _ = load_translator(TranslatorConfig(name))
+        texts = translator.translate(["A man runs.", "A dog."])
         found["texts"][name] = [one.text for one in texts]
     except InputError as error:
         found["texts"][name] = str(error)

@@ -45,7 +45,7 @@ def test_a_pretrained_model_is_resumed_exactly_and_fine_tuned(
         torch.load(tmp_path / name / "checkpoints" / "last.ckpt", weights_only=True)
         for name in ("run", "fine")
     ]
-    sizes = [one["transformer"]["model"]["source_vocab_size"] for one in states]
+    sizes = [one["transformer"]["config"]["model"]["source_vocab_size"] for one in states]
     assert sizes[1] == sizes[0] + 1 and "Traceback" not in said(tmp_path / "fine")
     assert verb("translate", "checkpoint=fine", home=tmp_path, stdin=b"alpha\n")[0] == 0
 

@@ -15,14 +15,13 @@ import torch
 from tests.helpers.data.text import write_parallel
 from tests.helpers.runs.runs import PROJECT, composed
 from transformer.__main__ import main
-from transformer.checkpoint.checkpoint import PORTABLE, read_payload
+from transformer.checkpoint.checkpoint import portable_part, read_payload
 from transformer.checkpoint.locate import find_checkpoint
-from transformer.cli.config.compose import compose_config
+from transformer.cli.config.compose import compose_config, run_settings
 from transformer.data.corpora.catalog import PUBLISHED
 from transformer.data.corpora.resolve import find_splits
 from transformer.model.build import build_transformer
 from transformer.runs.train import train
-from transformer.settings.model import ModelConfig
 
 SIZES = {"train": 60, "validation": 4, "test": 4}
 
@@ -63,7 +62,7 @@ def ten_updates(folder: Path, experiment: str, *overrides: str) -> str:
     assert metrics["val/loss"] < float("inf")
     payload = read_payload(find_checkpoint(folder / "run", "last"))
     assert payload["global_step"] == 10
-    assert payload[PORTABLE]["config"]["metrics"] == config.resolved["metrics"]
+    assert portable_part(payload).config.metrics == config.metrics
     scores = json.loads((folder / "run" / "test.json").read_text())
     assert scores[0]["name"] == "BLEU"
     signature: str = scores[0]["signature"]
@@ -114,13 +113,14 @@ def test_the_directions_of_multi30k(direction: str, tmp_path: Path) -> None:
 
 def test_the_base_model_has_the_published_size() -> None:
     """65 million parameters: Vaswani et al. 2017, table 3."""
-    model = compose_config("train", ["experiment=wmt14_ende_base"])
-    sizes = dict.fromkeys(("source_vocab_size", "target_vocab_size"), model.tokenizer.vocab_size)
+    run = run_settings(compose_config("train", ["experiment=wmt14_ende_base"]))
+    size = run.tokenizer.vocab_size
+    assert size is not None
     with torch.device("meta"):
-        built = build_transformer(ModelConfig(**model.model, **sizes, pad=0))
+        built = build_transformer(run.model.sized(size, size))
     assert 62e6 < sum(parameter.numel() for parameter in built.parameters()) < 66e6
-    update = model.data.batch_tokens * model.trainer.accumulate_grad_batches
-    assert (update, model.trainer.devices) == (25_000, 1)
+    update = run.data.budget * run.trainer.accumulate_grad_batches
+    assert (update, run.trainer.devices) == (25_000, 1)
 
 
 PROGRAMS = {

@@ -155,7 +155,7 @@ def test_a_vocabulary_too_large_for_the_text_is_made_smaller(home: Path, tmp_pat
     portable = payload["transformer"]
     assert payload["global_step"] == 8
     assert portable["config"]["tokenizer"]["vocab_size"] == size
-    assert portable["model"]["source_vocab_size"] == size
+    assert portable["config"]["model"]["source_vocab_size"] == size
     assert OmegaConf.load(run / "config.yaml").tokenizer.vocab_size == size
     # Nothing of the start is said again, and nothing of it has changed.
     assert said(tmp_path).count("train: 119 of 120 pairs kept") == 1

@@ -205,7 +205,7 @@ def test_a_run_with_adapters_is_read_as_one_without(home: Path, tmp_path: Path) 
     raw, merged = read_payload(file), read_merged(file)
     before = read_payload(home / "first" / "checkpoints" / "best.ckpt")
     assert merged["state_dict"].keys() == before["state_dict"].keys() < raw["state_dict"].keys()
-    assert merged[PORTABLE]["model"] == before[PORTABLE]["model"]
+    assert merged[PORTABLE]["config"]["model"] == before[PORTABLE]["config"]["model"]
     again = run_config(second(home, f"finetune_from={tmp_path}/run", "model.lora_rank=3"))
     _, task, updates = fit(again, tmp_path / "again")
     assert updates == 6

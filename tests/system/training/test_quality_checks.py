@@ -21,7 +21,8 @@ def configured(folder: Path, *overrides: str) -> RunConfig:
     for file in (folder / "train.src", folder / "train.tgt"):
         file.write_text("\ufffd alpha\n" * 10 + file.read_text())
     bounds = ["trainer.max_steps=4", "trainer.val_check_interval=2", "test=false", "report=none"]
-    return composed([*text, *SMALL, *bounds, "decoding=greedy", *overrides], folder / "cache")
+    tiny = ["model.d_model=16", "model.ffn_dim=16", "model.num_heads=2", "decoding=greedy"]
+    return composed([*text, *SMALL, *tiny, *bounds, *overrides], folder / "cache")
 
 
 def test_without_the_checks_training_is_the_same(

@@ -52,7 +52,7 @@ def _circle() -> dict[str, Any]:
 
 def _relative(buckets: int) -> Callable[[dict[str, Any]], None]:
     def change(payload: dict[str, Any]) -> None:
-        payload[PORTABLE]["model"] |= {
+        payload[PORTABLE]["config"]["model"] |= {
             **{"positions": "relative", "relative_buckets": buckets},
             "relative_max_distance": 2 * buckets,
         }
@@ -61,7 +61,7 @@ def _relative(buckets: int) -> Callable[[dict[str, Any]], None]:
 
 
 WIDE = torch.zeros(100)
-CONFIG, MODEL = (PORTABLE, "config"), (PORTABLE, "model")
+CONFIG, MODEL = (PORTABLE, "config"), (PORTABLE, "config", "model")
 WEIGHT = "model.projection.weight"
 NAN = torch.full((24, 16), float("nan"))
 
@@ -79,14 +79,13 @@ NAN = torch.full((24, 16), float("nan"))
         (_set("y", value=[WIDE[:99], WIDE[1:]]), "tensors overlap"),
         (_set(*MODEL, "unknown", value=1), "model.unknown is not a setting"),
         (_drop(*MODEL, "ffn_dim"), "larger model than its weights"),
-        (_drop(*MODEL, "source_vocab_size"), "source_vocab_size is missing"),
-        (_set(MODEL[0], "format", value=torch.zeros(2)), "has format .Tensor., this version reads"),
-        (_set(*CONFIG, "trainer", value=3), "no group trainer"),
-        (_drop(*CONFIG, "data"), "no group data"),
-        (_drop(*CONFIG), "no config"),
-        (_set(*CONFIG, "task", value=[]), "names no task"),
-        (_set(*CONFIG, "data", "root", value="${oc.env:HOME}"), r"data\.root in its config holds"),
-        (_set(*CONFIG, "data", "${x}", value=1), "would be replaced"),
+        (_drop(*MODEL, "source_vocab_size"), "do not fit its model"),
+        (_set(PORTABLE, "format", value=torch.zeros(2)), "has format .Tensor., this version reads"),
+        (_set(*CONFIG, "trainer", value=3), "trainer=3 must be a mapping"),
+        (_drop(*CONFIG, "data"), "its config has no data"),
+        (_drop(*CONFIG), "it has no config"),
+        (_set(*CONFIG, "task", value=[]), r"task=\[\] must be a text"),
+        (_set(*CONFIG, "data", "${x}", value=1), r"data\.\$\{x\} is not a setting of data"),
         (_set(*CONFIG, "data", "x", value=float("nan")), r"data\.x in its config is no plain"),
         (_set(*CONFIG, "decoding", "utility", value="os:system"), "names a program"),
         (_set("state_dict", WEIGHT, value=NAN), "hold NaN or infinity"),

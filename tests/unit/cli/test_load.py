@@ -13,9 +13,10 @@ from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer
 from tests.helpers.model.models import portable, tiny_transformer
 from transformer.checkpoint.checkpoint import PORTABLE, write_payload
 from transformer.cli.config.compose import compose_config
-from transformer.cli.load import load_translator, resolve_batch_tokens, resolve_precision
+from transformer.cli.translator import load, translator_config
 from transformer.common.errors import InputError
 from transformer.decoding.alignment import Aligner
+from transformer.decoding.device import suited_batch_tokens, suited_precision
 from transformer.decoding.translation.result import Translation
 from transformer.decoding.translation.translator import Translator
 from transformer.model.head_masks import HeadName, heads_off
@@ -62,7 +63,7 @@ def call(checkpoint: Path, *arguments: str) -> tuple[DictConfig, list[str]]:
 
 
 def resolve_search(checkpoint: Path, *arguments: str) -> dict[str, Any]:
-    translator, _ = load_translator(*call(checkpoint, *arguments))
+    translator, _ = load(*call(checkpoint, *arguments))
     return vars(translator.search)
 
 
@@ -86,16 +87,22 @@ def test_precision_and_batches_suit_the_device(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: has_bfloat16)
     model = "runs=[x,y]" if verb == "compare" else "checkpoint=x"
-    config = compose_config(verb, [model])
-    assert resolve_precision(config, torch.device(device)) == precision
-    assert resolve_batch_tokens(config, torch.device(device)) == tokens
-    config = compose_config(verb, [model, "precision=int8", "batch_tokens=7"])
-    assert resolve_precision(config, torch.device(device)) == "int8"
-    assert resolve_batch_tokens(config, torch.device(device)) == 7
+
+    def chosen(*arguments: str) -> tuple[str, int]:
+        composed = compose_config(verb, [model, *arguments])
+        composed = OmegaConf.create({"checkpoint": "x", **composed})
+        config, there = translator_config(composed, arguments), torch.device(device)
+        return (
+            suited_precision(config.precision, there),
+            suited_batch_tokens(config.batch_tokens, there),
+        )
+
+    assert chosen() == (precision, tokens)
+    assert chosen("precision=int8", "batch_tokens=7") == ("int8", 7)
 
 
 def test_the_config_and_the_search_are_those_of_the_run(checkpoint: Path) -> None:
-    translator, run = load_translator(*call(checkpoint, "batch_tokens=123"))
+    translator, run = load(*call(checkpoint, "batch_tokens=123"))
     assert run | RUN == run
     assert translator.batch_tokens == 123
     assert vars(translator.search) == TRAINED
@@ -139,7 +146,7 @@ def test_alignment_uses_the_average_unless_a_head_was_guided(
     checkpoint: Path, tmp_path: Path
 ) -> None:
     def aligner(path: Path, *arguments: str) -> Aligner:
-        return load_translator(*call(path, *arguments))[0].aligner
+        return load(*call(path, *arguments))[0].aligner
 
     guided = LOSS | {"alignment_weight": 0.05, "alignment_head": 1}
     learned = written(tmp_path / "guided.ckpt", RUN | {"loss": guided})
@@ -163,9 +170,7 @@ def test_how_links_are_read_off_changes_no_translation(tmp_path: Path) -> None:
     texts = [source for source, _ in PAIRS]
 
     def translations(*arguments: str) -> list[Translation]:
-        return load_translator(*call(path, "decoding.coverage_penalty=5", *arguments))[0].translate(
-            texts
-        )
+        return load(*call(path, "decoding.coverage_penalty=5", *arguments))[0].translate(texts)
 
     expected = translations()
     assert translations("alignment_head=1.0") == translations("alignment_head=1.3") == expected
@@ -196,7 +201,7 @@ def test_how_links_are_read_off_changes_no_translation(tmp_path: Path) -> None:
 )
 def test_refusals(checkpoint: Path, argument: str, message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
-        load_translator(*call(checkpoint, argument))
+        load(*call(checkpoint, argument))
     assert "\n" not in str(caught.value)
 
 
@@ -209,5 +214,5 @@ def test_refusals(checkpoint: Path, argument: str, message: str) -> None:
     ],
 )
 def test_heads_are_off_that_the_user_names(checkpoint: Path, argument: str, off: list[str]) -> None:
-    translator, _ = load_translator(*call(checkpoint, argument))
+    translator, _ = load(*call(checkpoint, argument))
     assert list(map(str, heads_off(translator.model))) == off

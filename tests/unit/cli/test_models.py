@@ -5,18 +5,20 @@ from typing import Any
 
 import pytest
 import torch
-from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer
 from tests.helpers.model.models import portable, tiny_transformer
 from tests.unit.cli.test_load import RUN, written
 from transformer.checkpoint.checkpoint import PORTABLE, write_payload
 from transformer.cli.config.compose import compose_config
-from transformer.cli.load import load_checkpoint_model, load_checkpoints, resolve_device
+from transformer.cli.translator import load
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.decoding.device import find_device
 from transformer.decoding.search.ensemble import Ensemble
 from transformer.decoding.translation.fingerprint import compute_fingerprint
+from transformer.interchange.translators import load_checkpoints
 from transformer.model.head_masks import heads_off
 from transformer.model.layers.linear import Linear
 from transformer.model.layers.quantization import Int8Linear, in_precision
@@ -33,8 +35,7 @@ def called(*arguments: str) -> DictConfig:
 
 
 def model(*arguments: str) -> Transformer | Ensemble:
-    config = called(*arguments)
-    return load_checkpoint_model(config, load_checkpoints(config.checkpoint))
+    return load(called(*arguments), arguments)[0].ensemble
 
 
 def test_a_list_of_checkpoints_is_an_ensemble(run: Path) -> None:
@@ -68,7 +69,7 @@ def test_another_vocabulary_is_refused(run: Path, tmp_path: Path) -> None:
     }
     write_payload(payload, tmp_path / "other.ckpt")
     with pytest.raises(InputError, match="has another vocabulary than") as caught:
-        load_checkpoints(ListConfig([str(run), str(tmp_path / "other.ckpt")]))
+        load_checkpoints([run, tmp_path / "other.ckpt"])
     assert str(tmp_path / "other.ckpt") in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -125,11 +126,11 @@ def test_the_fingerprint_knows_every_weight(precision: Any) -> None:
 def test_cuda_is_the_gpu_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "empty", lambda *_, **__: None)
     monkeypatch.delenv("LOCAL_RANK", raising=False)
-    assert resolve_device("cuda") == torch.device("cuda:0")
+    assert find_device("cuda") == torch.device("cuda:0")
     monkeypatch.setenv("LOCAL_RANK", "3")
-    assert resolve_device("cuda") == torch.device("cuda:3")
-    assert resolve_device("cuda:1") == torch.device("cuda:1")
-    assert resolve_device("cpu") == torch.device("cpu")
+    assert find_device("cuda") == torch.device("cuda:3")
+    assert find_device("cuda:1") == torch.device("cuda:1")
+    assert find_device("cpu") == torch.device("cpu")
 
 
 def test_only_verbs_of_translators_take_several_checkpoints() -> None:

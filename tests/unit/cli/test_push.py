@@ -25,7 +25,7 @@ def test_a_dry_run_uploads_nothing(
     folder = tmp_path / "export" / "push"
     assert said.out == f"{folder}\n"
     assert "dry_run=true: nothing is uploaded to me/model" in said.err
-    assert 'Translator.load("me/model")' in (folder / "README.md").read_text()
+    assert 'TranslatorConfig("me/model")' in (folder / "README.md").read_text()
     assert (folder / "model.safetensors").is_file()
     assert main([*call, "output=x"]) == 2
     assert "output=x is for dry_run=true" in capsys.readouterr().err

@@ -2,15 +2,12 @@
 
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import pytest
 
 from transformer.common.errors import ALSO, InputError, did_you_mean, raise_objections
 from transformer.common.schema import Range, typed
-from transformer.runs.resume import changes
-from transformer.settings.decoding import SearchConfig
-from transformer.settings.loss import LossConfig
 
 
 @dataclass(frozen=True)
@@ -43,18 +40,6 @@ def test_ranges(values: dict[str, float], objections: list[str]) -> None:
 def test_an_unknown_key_of_a_file_is_named_in_one_line() -> None:
     with pytest.raises(InputError, match=r"^x\.si⟨U\+000D⟩ze is not a setting of x"):
         typed(Config, {"si\rze": 1}, "x")
-
-
-def test_a_key_of_an_older_checkpoint_is_ignored(caplog: pytest.LogCaptureFixture) -> None:
-    """With a warning, where it had a value."""
-    assert typed(SearchConfig, {"compile": True, "nbest": 2}, "decoding") == SearchConfig(nbest=2)
-    assert caplog.messages == ["decoding.compile=True of an older run has no effect any more"]
-    assert typed(LossConfig, {"cut": 0.0}, "loss") == LossConfig()
-    assert len(caplog.messages) == 1
-    old = {"decoding": {"compile": False}, "loss": {"cut": 0.0}, "logger": {"mlflow": None}}
-    now: dict[str, Any] = {"decoding": {}, "loss": {}, "logger": {}}
-    assert changes(old, now) == []
-    assert changes(old, now | {"trainer": {"compile": "none"}}) != []
 
 
 def test_the_name_itself_is_not_what_was_meant() -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.helpers.decoding.translators import PAIRS, tiny_translator
-from transformer.checkpoint.validation import GROUPS
+from tests.helpers.model.models import run_of
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.constraints.request import Constraints
@@ -107,13 +107,12 @@ def test_attention_links_and_constraints_are_those_of_the_model(tmp_path: Path) 
 def test_an_export_alone_translates_as_with_its_model(tmp_path: Path) -> None:
     ours = willing(beam_size=3, nbest=2, max_length_ratio=0.5, max_length_offset=1)
     theirs = exported(ours, tmp_path)
-    run: dict[str, Any] = {**{group: {} for group in GROUPS}, "task": "translation"}
-    write_settings(ours.model.config, ours.tokenizer, run, tmp_path / "transformer.json")
+    write_settings(ours.tokenizer, run_of(ours.model.config), tmp_path / "transformer.json")
     (tmp_path / "moved").mkdir()
     for file in tmp_path.glob("*.*"):
         file.rename(tmp_path / "moved" / file.name)
     checkpoint = read_ctranslate2(tmp_path / "moved")
-    tokenizer = Tokenizer.from_state(checkpoint.tokenizer)
+    tokenizer = Tokenizer.from_state(checkpoint.portable.tokenizer)
     engine = CTranslate2Engine(tmp_path / "moved", torch.device("cpu"))
     alone = Translator(checkpoint.model.to("meta"), tokenizer, ours.search, 200, engine=engine)
     limits = [ours.search.limit(len(row)) for row in ours.tokenizer.encode_source(TEXTS)]

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,13 +11,15 @@ from huggingface_hub import ModelCard
 
 from tests.helpers.decoding.steps import search_config
 from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer
-from tests.helpers.model.models import tiny_transformer
+from tests.helpers.model.models import run_of, tiny_transformer
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.translation.translator import Translator
 from transformer.interchange.ctranslate2 import write_ctranslate2
 from transformer.interchange.readme import model_card, read_report
 from transformer.interchange.safetensors import write_settings
+from transformer.settings.data import DataConfig
+from transformer.settings.run import RunConfig
 from transformer.settings.tokenizer import TokenizerConfig
 
 from .test_ctranslate2_engine import TEXTS, let_end
@@ -33,7 +36,7 @@ def test_the_program_of_a_card_translates_in_its_folder(
     let_end(model)
     ours = Translator(model, tokenizer, greedy, 200)
     write_ctranslate2(model, tokenizer, tmp_path)
-    write_settings(model.config, tokenizer, {}, tmp_path / "transformer.json")
+    write_settings(tokenizer, run_of(model.config), tmp_path / "transformer.json")
     card = model_card(tokenizer, RUN, {}, "ctranslate2", {"license": "mit"})
     [program] = re.findall(r"```python\n(.*?)```", card, re.S)
     monkeypatch.chdir(tmp_path)
@@ -42,7 +45,7 @@ def test_the_program_of_a_card_translates_in_its_folder(
         assert capsys.readouterr().out == f"{ours.translate([text])[0].text}\n"
 
 
-RUN = {"data": {"source": "en", "target": "de", "corpus": "files", "corpora": None}}
+RUN = RunConfig(data=DataConfig("files", "en", "de"))
 SCORES = [
     {"name": "BLEU", "score": 41.0, "signature": "nrefs:1|case:mixed", "verbose_score": "…"},
     {"name": "chrF2", "score": 62.5, "signature": "nrefs:1|nc:6"},
@@ -77,10 +80,11 @@ def test_a_model_card_has_the_scores_of_its_checkpoint(tuned: str, tmp_path: Pat
     (tmp_path / "test.json").write_text(json.dumps(SCORES))
     if tuned == "after":  # the test
         os.utime(tmp_path / "checkpoints" / "tuned.ckpt", (4e9, 4e9))
-    data = RUN["data"] | {"train": ["/home/someone/own.en", "/home/someone/own.de"]}
+    data = replace(RUN.data, train=("/home/someone/own.en", "/home/someone/own.de"))
+    base = Path(f"/home/someone/hub/ann--base/{'a1' * 20}/run")
     text = model_card(
         tiny_tokenizer().with_tags(Tags(targets=("de", "fr"))),
-        RUN | {"data": data, "finetune_from": f"/home/someone/hub/ann--base/{'a1' * 20}/run"},
+        replace(RUN, data=data, finetune_from=base),
         read_report(tmp_path),
         "transformers",
         {"license": "apache-2.0", "repo": "user/model"},

@@ -10,11 +10,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from tests.helpers.decoding.translators import PAIRS, tiny_translator
-from tests.helpers.model.models import tiny_transformer
+from tests.helpers.model.models import run_of, tiny_transformer
 from tests.helpers.runs.tuning_runs import write_run
 from transformer.checkpoint.checkpoint import load_checkpoint
 from transformer.checkpoint.exported import read_safetensors
-from transformer.checkpoint.validation import GROUPS
 from transformer.common.errors import InputError
 from transformer.common.processor import PROCESSORS
 from transformer.data.tokenization.tags import Tags
@@ -23,17 +22,19 @@ from transformer.decoding.translation.translator import Translator
 from transformer.interchange.safetensors import verify_safetensors, write_safetensors
 from transformer.model.head_masks import HeadName, switch_off
 from transformer.model.layers.quantization import Int8Linear, in_precision
+from transformer.model.transformer import Transformer
+from transformer.settings.run import RunConfig
 from transformer.settings.tokenizer import TokenizerConfig
 
-RUN = {
-    **{group: {} for group in GROUPS},
-    **{"task": "translation", "decoding": {"beam_size": 2}, "schedule": {"betas": [0.9, 0.98]}},
-}
+
+def config_of(model: Transformer) -> RunConfig:
+    """The settings of a run whose model it is."""
+    return run_of(model.config, decoding={"beam_size": 2}, optimizer={"betas": [0.9, 0.98]})
 
 
 def written(folder: Path, **changes: Any) -> Path:
     translator = tiny_translator(**changes)
-    write_safetensors(translator.model, translator.tokenizer, RUN, folder)
+    write_safetensors(translator.model, translator.tokenizer, config_of(translator.model), folder)
     return folder
 
 
@@ -53,7 +54,7 @@ def test_int8_holds_what_int8_computes(tmp_path: Path) -> None:
     model, tokenizer = translator.model, translator.tokenizer
     for name, quantization in (("whole", "float32"), ("small", "int8")):
         (tmp_path / name).mkdir()
-        write_safetensors(model, tokenizer, RUN, tmp_path / name, quantization)
+        write_safetensors(model, tokenizer, config_of(model), tmp_path / name, quantization)
     whole, small = (tmp_path / name / "model.safetensors" for name in ("whole", "small"))
     assert small.stat().st_size < 0.45 * whole.stat().st_size
     found = read_safetensors(small.parent).model
@@ -92,7 +93,7 @@ def test_int8_holds_what_int8_computes(tmp_path: Path) -> None:
 def test_weights_are_bit_equal(changes: dict[str, Any], tmp_path: Path) -> None:
     translator = tiny_translator(**changes)
     found = read_safetensors(written(tmp_path, **changes))
-    assert found.config == RUN
+    assert found.config == config_of(translator.model)
     assert found.model.config == translator.model.config
     assert not found.model.training
     # Each weight is in the file once, under its name.
@@ -106,7 +107,7 @@ def test_weights_are_bit_equal(changes: dict[str, Any], tmp_path: Path) -> None:
         assert torch.equal(weight, expected[name])
     if changes == {}:
         assert found.model.projection.weight is found.model.source_embedding.tokens.lookup.weight
-    tokenizer = Tokenizer.from_state(found.tokenizer)
+    tokenizer = Tokenizer.from_state(found.portable.tokenizer)
     assert tokenizer.fingerprint == translator.tokenizer.fingerprint
     assert tokenizer.config == translator.tokenizer.config
 
@@ -129,9 +130,9 @@ def test_separate_vocabularies_and_tags(tmp_path: Path) -> None:
         target_vocab_size=tokenizer.target_vocab_size,
         tie_embeddings="decoder",
     )
-    write_safetensors(model, tokenizer, RUN, tmp_path)
+    write_safetensors(model, tokenizer, config_of(model), tmp_path)
     assert (tmp_path / "source.model").read_bytes() != (tmp_path / "target.model").read_bytes()
-    found = Tokenizer.from_state(read_safetensors(tmp_path).tokenizer)
+    found = Tokenizer.from_state(read_safetensors(tmp_path).portable.tokenizer)
     assert (found.fingerprint, found.config) == (tokenizer.fingerprint, config)
     assert found.tags == tags
 
@@ -153,7 +154,9 @@ def test_heads_that_are_off_are_refused(tmp_path: Path) -> None:
     translator = tiny_translator()
     switch_off(translator.model, [HeadName("cross", 1, 2)])
     with pytest.raises(InputError, match=r"has all heads, cross\.1\.2 too"):
-        write_safetensors(translator.model, translator.tokenizer, RUN, tmp_path)
+        write_safetensors(
+            translator.model, translator.tokenizer, config_of(translator.model), tmp_path
+        )
     assert not list(tmp_path.iterdir())
 
 
@@ -175,14 +178,17 @@ def test_a_damaged_folder_is_refused(file: str, content: bytes | None, tmp_path:
         ("format", 99, "has format '99', this version reads format"),
         (
             "config",
-            RUN | {"decoding": {"utility": "subprocess:call"}},
+            {"decoding": {"utility": "subprocess:call"}},
             r"names a program, decoding\.utility=subprocess:call",
         ),
     ],
 )
 def test_wrong_settings_are_refused(part: str, value: Any, says: str, tmp_path: Path) -> None:
     file = written(tmp_path) / "config.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {part: value}))
+    values = json.loads(file.read_text())
+    if isinstance(value, dict):
+        value = values[part] | value
+    file.write_text(json.dumps(values | {part: value}))
     with pytest.raises(InputError, match=f"{tmp_path}: .*{says}"):
         read_safetensors(tmp_path)
 
@@ -207,7 +213,9 @@ def test_a_model_that_was_loaded_to_translate_is_written_too(
     assert translator.model.encoder.layers[0].attention.query.weight.t().is_contiguous()  # type: ignore[union-attr]
     expected = translator.model.state_dict()
     (tmp_path / "written").mkdir()
-    write_safetensors(translator.model, translator.tokenizer, RUN, tmp_path / "written")
+    write_safetensors(
+        translator.model, translator.tokenizer, config_of(translator.model), tmp_path / "written"
+    )
     found = read_safetensors(tmp_path / "written").model.state_dict()
     assert found.keys() == expected.keys()
     assert all(torch.equal(found[name], weight) for name, weight in expected.items())

@@ -1,6 +1,7 @@
 """What an exported model lacks is measured."""
 
 from pathlib import Path
+from typing import get_args
 
 import ctranslate2
 import pytest
@@ -10,8 +11,10 @@ from tests.helpers.decoding.metrics import RAW
 from tests.helpers.decoding.translators import PAIRS, tiny_translator
 from transformer.common.errors import InputError
 from transformer.interchange.argos import translate_as_argos, verify_argos, write_argos
-from transformer.interchange.ctranslate2 import QUANTIZATIONS, write_ctranslate2
+from transformer.interchange.ctranslate2 import write_ctranslate2
 from transformer.interchange.verification import agreement, verify_ctranslate2
+from transformer.settings.data import DataConfig
+from transformer.settings.export import Quantization
 from transformer.settings.tokenizer import EOS
 
 from .test_ctranslate2_engine import TEXTS as NASTY_TEXTS
@@ -58,7 +61,7 @@ def test_a_sentence_that_we_would_cut_is_not_compared(tmp_path: Path) -> None:
         verify_ctranslate2(translator, tmp_path, [long], RAW)
 
 
-@pytest.mark.parametrize("quantization", QUANTIZATIONS)
+@pytest.mark.parametrize("quantization", get_args(Quantization))
 def test_a_type_without_support_is_verified_in_another(quantization: str, tmp_path: Path) -> None:
     translator = tiny_translator()
     before = {name: weight.clone() for name, weight in translator.model.state_dict().items()}
@@ -79,7 +82,7 @@ def test_a_package_of_argos_translates_alike(tmp_path: Path) -> None:
     with torch.no_grad():
         # So probable that an empty text would often be the best; Argos has none.
         translator.model.projection.weight[EOS, 0] = 0.5
-    file = write_argos(translator, {"source": "en", "target": "de"}, tmp_path, "float32")
+    file = write_argos(translator, DataConfig(source="en", target="de"), tmp_path, "float32")
     pairs = [(text, (text,)) for text in NASTY_TEXTS if text.strip()]
     verified = verify_argos(translator, file, pairs, RAW)
     assert (verified["equal"], verified["sentences"]) == (1, len(pairs))
@@ -89,7 +92,7 @@ def test_a_package_of_argos_translates_alike(tmp_path: Path) -> None:
 
 
 def test_argos_needs_positions_for_its_length(tmp_path: Path) -> None:
-    data = {"source": "en", "target": "de"}
+    data = DataConfig(source="en", target="de")
     with pytest.raises(InputError, match=r"Argos needs model.max_length=1024, or .*sinusoidal;"):
         write_argos(willing(positions="learned"), data, tmp_path, "float32")
     assert not list(tmp_path.iterdir())

@@ -10,7 +10,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from tests.helpers.model.models import tiny_config, tiny_transformer
 from transformer.cli.config.compose import compose_config
 from transformer.common.errors import InputError
-from transformer.model.attention.attention_bias import AttentionBias
+from transformer.model.attention.attention_context import AttentionContext
 from transformer.model.attention.kernels import sdpa
 from transformer.model.build import build_transformer
 from transformer.model.transformer import Transformer
@@ -39,11 +39,11 @@ def test_cudnn_attends_only_if_forced_and_the_process_keeps_it(
         enabled.append(torch.backends.cuda.cudnn_sdp_enabled())
         return query
 
-    monkeypatch.setattr(sdpa, "attend_fused", attend)
+    monkeypatch.setattr(sdpa, "attend_masked", attend)
     attention = tiny_transformer(sdpa_backend=backend).encoder.layers[0].attention
     with FakeTensorMode(allow_non_fake_inputs=True):
         query = torch.zeros(1, 2, sdpa.SHORT + 1, 8, device="cuda")
-        attention.kernel(query, query, query, AttentionBias(), 0.0)
+        attention.kernel(query, query, query, AttentionContext(), 0.0)
     assert enabled == [backend == "cudnn"]
     assert torch.backends.cuda.cudnn_sdp_enabled()  # torch's default
 

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from tests.helpers.model.models import portable, tiny_config, tiny_transformer
 from tests.helpers.model.tolerance import assert_close
 from transformer.checkpoint.checkpoint import PORTABLE, load_checkpoint, write_payload
-from transformer.model.build import build_feed_forward, build_norm
+from transformer.model.build import build_feed_forward
+from transformer.model.layers.norm import build_norm
 from transformer.model.layers.residual import PostNorm, PreNorm, SandwichNorm
 from transformer.model.transformer import Transformer
 

@@ -13,7 +13,7 @@ from tests.helpers.data.corpora import data_config
 from tests.unit.quality.texts import clean_texts, examination_config, planted_texts, written
 from transformer.cli.config.compose import compose_config
 from transformer.quality import examination
-from transformer.quality.base import CHECKS, Finding
+from transformer.quality.check import CHECKS, Finding
 from transformer.quality.examination import Examination, describe_lengths, examine, log_faults
 from transformer.settings.data import CorpusConfig, DataConfig
 

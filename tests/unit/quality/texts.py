@@ -7,7 +7,7 @@ from pathlib import Path
 from transformer.data.corpora.pocket import pocket_splits
 from transformer.data.corpora.split import Split
 from transformer.data.text.parallel import Corpus
-from transformer.quality.base import CHECKS, ExaminationConfig
+from transformer.quality.check import CHECKS, ExaminationConfig
 
 Pairs = list[tuple[str, str]]
 Texts = dict[str, Pairs]

@@ -12,7 +12,8 @@ from transformer.common.errors import InputError
 from transformer.runs import auto_batch_size
 from transformer.runs.auto_batch_size import can_train, largest_fitting, resolve_device, with_budget
 from transformer.runs.train import fit
-from transformer.settings.run import BUDGET_STEP, RunConfig
+from transformer.settings.data import BUDGET_STEP
+from transformer.settings.run import RunConfig
 from transformer.tasks.registry import make_task
 
 
@@ -105,11 +106,9 @@ def test_auto_is_refused_before_text_is_read(
 
 def test_auto_is_no_number_until_it_is_measured(tmp_path: Path) -> None:
     config = composed(["data.batch_tokens=auto", "data.max_length=1500"], tmp_path)
-    assert (config.automatic_budget, config.data.batch_tokens) == (True, 2048)
-    assert config.resolved["data"]["batch_tokens"] == "auto"
-    measured = with_budget(config, 9216)
-    assert (measured.automatic_budget, measured.data.batch_tokens) == (False, 9216)
-    assert measured.resolved["data"]["batch_tokens"] == 9216
+    assert (config.data.batch_tokens, config.data.budget) == ("auto", 2048)
+    measured = with_budget(config, 9216).data
+    assert (measured.batch_tokens, measured.budget) == (9216, 9216)
     with pytest.raises(InputError, match=r"data\.batch_tokens='much' must be"):
         composed(["data.batch_tokens=much"], tmp_path)
 

@@ -56,14 +56,6 @@ def test_the_chosen_checkpoint_is_the_best_with_the_lowest_loss(tmp_path: Path) 
     assert "has no run.json" in page
 
 
-def test_curves_of_an_older_version_have_the_present_name(tmp_path: Path) -> None:
-    run_directory(tmp_path / "run", metrics="phonemes")
-    (tmp_path / "run/metrics.csv").write_text("step,val/wer,val/ser\n1,20.0,\n3,,30.0\n")
-    [run] = run_report([tmp_path / "run"])["runs"]
-    assert run["curves"] == {"val/ser": [(2, 20.0), (4, 30.0)]}
-    assert run["validation"]["best_update"] == 2
-
-
 def test_scores_that_the_text_no_longer_gives_are_named(tmp_path: Path) -> None:
     run = tmp_path / "run"
     run_directory(run)

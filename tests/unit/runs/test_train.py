@@ -13,6 +13,7 @@ from torch import distributed as dist
 
 from tests.helpers.runs.runs import composed
 from transformer.checkpoint.checkpoint import PORTABLE
+from transformer.checkpoint.validation import Portable
 from transformer.common.errors import InputError
 from transformer.data.corpora.trust import TRUST, needs_trust
 from transformer.data.tokenization.tokenizer import Tokenizer
@@ -36,7 +37,7 @@ def test_two_vocabularies_of_one_size_cannot_share_an_embedding(tmp_path: Path) 
     apart = composed(["model.tie_embeddings=decoder"], tmp_path)
     assert model_config(apart, tokenizer).tie_embeddings == "decoder"
     # Nor does a run go on with another task.
-    payload = {PORTABLE: {"config": {"task": "tagging"}}}
+    payload = {PORTABLE: Portable(RunConfig(task="tagging"), {}).to_plain()}
     with pytest.raises(
         InputError, match="trained for task=tagging; it cannot continue with task=tr"
     ):
@@ -139,10 +140,8 @@ def test_the_command_that_resumes_a_run_is_accepted(
     monkeypatch.chdir(tmp_path)
     for root, trust in (("here", ""), (tmp_path.parent, " trust=true")):
         config = composed(["data=g2p", "data.lang=bul", f"data.root={root}"], tmp_path)
-        monkeypatch.setenv("TRANSFORMER_CACHE", str(config.resolved["data"]["cache"]))
-        assert train._resume(config, Path("run")) == f"checkpoint=run{trust}", needs_trust(
-            config.resolved
-        )
+        monkeypatch.setenv("TRANSFORMER_CACHE", config.data.cache)
+        assert train._resume(config, Path("run")) == f"checkpoint=run{trust}", needs_trust(config)
 
 
 def test_a_run_may_go_on_without_the_callbacks_it_had(

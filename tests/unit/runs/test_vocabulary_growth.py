@@ -12,13 +12,12 @@ from tests.helpers.decoding.steps import search_config
 from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer
 from tests.helpers.model.models import portable, tiny_config, tiny_transformer
 from transformer.checkpoint.checkpoint import PORTABLE, write_payload
-from transformer.cli.config.compose import compose_config
 from transformer.common.errors import InputError
 from transformer.common.own_code import TRUST
 from transformer.data.tokenization.tags import SourceTags, TaggedText, Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.translation.translator import Translator
-from transformer.runs.finetuning import grown, take_model
+from transformer.runs.finetuning import grown, settings_of_initial
 
 TEXTS = [*(source for source, _ in PAIRS), "a long cat sees two books"]
 
@@ -99,9 +98,8 @@ def test_a_run_takes_the_features_of_a_checkpoint(tmp_path: Path) -> None:
     weights = {f"model.{name}": weight for name, weight in model.state_dict().items()}
     part = portable(model.config, tokenizer.to_state(), {"task": "translation"})
     write_payload({"state_dict": weights, PORTABLE: part}, tmp_path / "run.ckpt")
-    config = compose_config("train", ["data=files", f"finetune_from={tmp_path}/run.ckpt"])
-    take_model(config, {"data", "finetune_from"}, trusted=False)
-    assert config.tokenizer.features == config.data.features == ";"
+    taken = settings_of_initial(tmp_path / "run.ckpt", "translation", {"data"}, trusted=False)
+    assert taken["tokenizer.features"] == taken["data.features"] == ";"
 
 
 def test_layers_of_a_user_in_a_checkpoint_want_trust(
@@ -113,8 +111,8 @@ def test_layers_of_a_user_in_a_checkpoint_want_trust(
     )
     weights = {f"model.{name}": weight for name, weight in tiny_transformer().state_dict().items()}
     write_payload({"state_dict": weights, PORTABLE: part}, tmp_path / "run.ckpt")
-    config = compose_config("train", ["data=files", f"finetune_from={tmp_path}/run.ckpt"])
+    file = tmp_path / "run.ckpt"
     with pytest.raises(InputError, match=r"names model\.feed_forward=mine:Wide.* add trust=true"):
-        take_model(config, {"data"}, trusted=False)
-    take_model(config, {"data"}, trusted=True)
-    assert config.model.feed_forward == "mine:Wide"
+        settings_of_initial(file, "translation", {"data"}, trusted=False)
+    taken = settings_of_initial(file, "translation", {"data"}, trusted=True)
+    assert taken["model.feed_forward"] == "mine:Wide"

@@ -12,7 +12,7 @@ from transformer.cli.config.compose import compose_config, run_settings
 from transformer.common.errors import InputError
 from transformer.common.schema import typed
 from transformer.settings.optimizer import OptimizerConfig
-from transformer.settings.run import RunConfig, with_resolved
+from transformer.settings.run import RunConfig
 from transformer.settings.schedule import ScheduleConfig
 from transformer.settings.trainer import TrainerConfig
 from transformer.tasks.registry import task_class
@@ -134,9 +134,9 @@ def test_the_keys_of_a_run_are_checked(arguments: list[str], message: str) -> No
 def test_a_cosine_ends_with_the_run_that_it_is_for() -> None:
     short = RunConfig(schedule=ScheduleConfig("cosine"), trainer=TrainerConfig(max_steps=7))
     longer = replace(short, trainer=TrainerConfig(max_steps=9))
-    for config, total in ((short, 7), (with_resolved(short), 7), (longer, 9)):
-        resolved = with_resolved(config)
-        assert resolved.schedule.total == resolved.resolved["schedule"]["total"] == total
+    chosen = replace(longer, schedule=ScheduleConfig("cosine", total=8))
+    for config, total in ((short, 7), (longer, 9), (chosen, 8)):
+        assert config.schedule_to_the_end == ScheduleConfig("cosine", total=total)
     with pytest.raises(InputError, match=r"schedule\.total=-1: a cosine needs its last update"):
         replace(short, trainer=TrainerConfig(max_steps=-1))
 
@@ -145,7 +145,7 @@ def test_a_cosine_ends_with_the_run_that_it_is_for() -> None:
     ("groups", "message"),
     [
         ({"optimizer": OptimizerConfig(lr=-1.0)}, r"optimizer\.lr=-1\.0 must be above 0"),
-        ({"model": {"norm": "batch"}}, r"model\.norm='batch' must be layer or rms"),
+        ({"schedule": ScheduleConfig(warmup=-1)}, r"schedule\.warmup=-1 must be at least 0"),
     ],
 )
 def test_a_config_of_a_program_is_checked(groups: dict[str, Any], message: str) -> None:

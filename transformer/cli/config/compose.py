@@ -3,8 +3,9 @@
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
@@ -21,10 +22,12 @@ from transformer.cli.config.arguments import (
     search_path,
 )
 from transformer.common.errors import ALSO, InputError
-from transformer.common.files import HUB, given_path, hub_run
-from transformer.common.schema import override_key, typed_value
+from transformer.common.files import HUB, given_path
+from transformer.common.schema import field_key, override_key, typed, typed_value
 from transformer.settings.run import RunConfig, run_config, untied
 from transformer.settings.tokenizer import FILES
+
+T = TypeVar("T")
 
 _OWN_METRIC = {
     "train": ("metrics.custom={}", "metrics.choose=custom"),
@@ -96,8 +99,6 @@ def compose_config(verb: str, arguments: Sequence[str]) -> DictConfig:
                 "compare takes two systems or more: compare RUN_A RUN_B (or runs=[A,B]); each is a "
                 "run directory, a checkpoint or a file of hypotheses"
             )
-        if not config.runs:
-            raise InputError("report needs a run: report RUN (or runs=[RUN])")
     return config
 
 
@@ -127,8 +128,14 @@ def fetch_models(config: DictConfig) -> None:
     for key in {"checkpoint", "finetune_from", "models", "reverse", "runs"} & values.keys():
         several = isinstance(values[key], list)
         names = values[key] if several else [values[key]]
-        found = [str(hub_run(name)) if str(name).startswith(HUB) else name for name in names]
+        found = [_fetched(name) if str(name).startswith(HUB) else name for name in names]
         config[key] = found if several else found[0]
+
+
+def _fetched(name: str) -> str:
+    from transformer.interchange.translators import local_run  # which imports torch
+
+    return str(local_run(name))
 
 
 def composition_error(verb: str, overrides: Sequence[str], error: Exception) -> InputError:
@@ -152,6 +159,12 @@ def resolve_path(config: DictConfig, key: str, default: Path | None = None) -> P
     return given_path(str(config[key]))
 
 
+def checkpoint_paths(config: DictConfig) -> list[Path]:
+    """The value of ``checkpoint``: one path or several."""
+    names = config.checkpoint
+    return [given_path(str(name)) for name in (names if OmegaConf.is_list(names) else [names])]
+
+
 def resolve_value(config: DictConfig, key: str, hint: Any, default: Any = None) -> Any:
     """The plain value of a key, checked by its annotation; not every verb has each key."""
     value = config.get(key, default)
@@ -164,6 +177,19 @@ def resolve_fields(config: DictConfig, kind: type) -> dict[str, Any]:
     """The values of the fields of a dataclass that are keys of the config."""
     hints = get_type_hints(kind)
     return {key: resolve_value(config, key, hint) for key, hint in hints.items() if key in config}
+
+
+def verb_settings(config: DictConfig, kind: type[T]) -> T:
+    """The dataclass of a verb from those keys of its config that are fields."""
+    keys = [field_key(field.name) for field in fields(kind)]  # type: ignore[arg-type]
+    values = {key: config[key] for key in keys if key in config}
+    plain = {
+        k: OmegaConf.to_container(v) if OmegaConf.is_config(v) else v for k, v in values.items()
+    }
+    hints = get_type_hints(kind)
+    # A name such as 2014 is a number to Hydra.
+    texts = {k: str(v) for k, v in plain.items() if hints.get(k) is str and v is not None}
+    return typed(kind, plain | texts, "")
 
 
 def resolve_positive(config: DictConfig, key: str, minimum: int = 1) -> int:

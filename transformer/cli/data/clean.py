@@ -8,7 +8,6 @@ from functools import partial
 
 from omegaconf import DictConfig
 
-from transformer.cli import load
 from transformer.cli.config.compose import resolve_path, resolve_value
 from transformer.cli.data import corpus_options
 from transformer.cli.progress import counted
@@ -17,8 +16,8 @@ from transformer.common.errors import InputError, errors_name
 from transformer.data.corpora.split import numbered
 from transformer.data.text.parallel import Pair
 from transformer.quality.cleaning import CleanedSplit, choose_pairs, clean
-from transformer.quality.factory import Checks
-from transformer.quality.texts import given_texts
+from transformer.quality.corpus_checks import Checks
+from transformer.quality.examined_text import given_texts
 from transformer.report.scores import print_json
 from transformer.settings.data import DataConfig
 
@@ -84,13 +83,12 @@ def _load_models(
         raise InputError(f"{given}: give models=[RUN,REVERSE], and a keep above 0 and below 1")
     sides, models = (data.source, data.target), list[CrossEntropies]()
     for name in names:
-        checkpoints = load.load_checkpoints(name)
-        learned = checkpoints[0].config.data
-        source, target = learned.source, learned.target
-        if (source, target) != sides or learned.target_tag:
+        score, run = load_scorer(config, name)
+        source, target = run.data.source, run.data.target
+        if (source, target) != sides or run.data.target_tag:
             wanted = "{} to {} alone is wanted; give models=[RUN,REVERSE]".format(*sides)
             raise InputError(f"{name} translates {source} to {target}, and {wanted}")
-        models.append(partial(_cross_entropies, name, load_scorer(config, checkpoints)))
+        models.append(partial(_cross_entropies, name, score))
         sides = sides[1], sides[0]
     return models, keep
 

@@ -14,7 +14,7 @@ from transformer.common.files import given_path
 from transformer.data.corpora.split import Split
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.quality.base import ExaminationConfig
+from transformer.quality.check import ExaminationConfig
 from transformer.settings.data import DataConfig
 from transformer.settings.tokenizer import TokenizerConfig
 

@@ -12,9 +12,9 @@ from transformer.cli.config.compose import resolve_value
 from transformer.cli.data import corpus_options
 from transformer.common.errors import InputError
 from transformer.quality import examination as rows
-from transformer.quality.base import allowed_fractions
+from transformer.quality.check import allowed_fractions
 from transformer.quality.examination import examine, to_json
-from transformer.quality.texts import given_texts
+from transformer.quality.examined_text import given_texts
 from transformer.report.scores import build_table, print_json, table_console
 
 

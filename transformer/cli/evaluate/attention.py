@@ -6,10 +6,10 @@ from collections.abc import Sequence
 import torch
 from omegaconf import DictConfig
 
-from transformer.checkpoint.locate import run_folder
+from transformer.checkpoint.locate import checkpoint_file, run_folder
+from transformer.cli import translator as described
 from transformer.cli.config import compose
 from transformer.cli.evaluate.scored_text import require_trusted
-from transformer.cli.load import load_translator, resolve_file
 from transformer.common.errors import InputError
 from transformer.common.files import written_whole
 from transformer.decoding.forced_decoding import forced_attention
@@ -27,7 +27,7 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
     """Show the attention in one sentence pair."""
     default = run_folder(compose.resolve_path(config, "checkpoint")) / "attention"
     folder = compose.resolve_path(config, "output", default)
-    translator, run = load_translator(config, arguments)
+    translator, run = described.load(config, arguments)
     given = compose.given_sentences(arguments)
     view = attention_view(config, given["text"], given.get("target"), translator, run)
     print_best(view)
@@ -58,7 +58,7 @@ def attention_view(
         source=text,
         target=translated if target is None else target,
         forced=target is not None,
-        checkpoint=str(resolve_file(compose.resolve_path(config, "checkpoint"))),
+        checkpoint=str(checkpoint_file(compose.resolve_path(config, "checkpoint"))),
         size=_size(translator.model),
         measured=measured,
         sentences=len(pairs),

@@ -11,10 +11,10 @@ from zipfile import is_zipfile
 from omegaconf import DictConfig, OmegaConf
 
 from transformer.checkpoint.checkpoint import read_payload, require_translation
-from transformer.checkpoint.locate import is_exported
+from transformer.checkpoint.locate import checkpoint_file, is_exported
+from transformer.cli import translator as described
 from transformer.cli.config.compose import resolve_fields, resolve_value, split_paths
 from transformer.cli.evaluate import scored_text
-from transformer.cli.load import load_translator, resolve_file
 from transformer.common.errors import InputError
 from transformer.common.files import given_path
 from transformer.data.corpora.evaluation_text import run_split
@@ -84,7 +84,7 @@ def find_compared(config: DictConfig, arguments: Sequence[str]) -> Compared:
     for path in runs:
         # One after the other: the models need not fit the memory together.
         single = OmegaConf.create({**config, "checkpoint": str(path)})
-        translator, run = load_translator(single, arguments)
+        translator, run = described.load(single, arguments)
         if first is None:
             first, comparison = run, resolve_comparison(config, run)
         # Equal texts may have other tags, which are those of the run.
@@ -139,7 +139,7 @@ def training_text(config: DictConfig, run: RunConfig | None) -> Iterator[str] | 
 
 
 def _about(path: Path) -> dict[str, Any]:
-    file = resolve_file(path)
+    file = checkpoint_file(path)
     about = {"checkpoint": str(file)}
     if not is_exported(path):  # only translators are exported
         payload = read_payload(file)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from omegaconf import DictConfig
 
-from transformer.cli import load
-from transformer.cli.config.compose import resolve_path, resolve_value
-from transformer.cli.engine import translator_by_engine
+from transformer.checkpoint.locate import checkpoint_file
+from transformer.cli import translator as described
+from transformer.cli.config.compose import checkpoint_paths, resolve_path, resolve_value
 from transformer.cli.evaluate import scored_text
 from transformer.cli.evaluate.stress import save_stress, stress_table
 from transformer.common.errors import InputError
@@ -20,6 +20,7 @@ from transformer.data.text.phrases import read_phrases
 from transformer.data.text.word_alignment import WordLinks, read_links
 from transformer.decoding.alignment import align
 from transformer.decoding.constraints.request import Constraints
+from transformer.decoding.device import find_device, suited_batch_tokens, suited_precision
 from transformer.decoding.long_inputs import warn_about_length_limit
 from transformer.decoding.translation.document_translator import in_documents
 from transformer.decoding.translation.result import length_counts
@@ -58,13 +59,13 @@ def _evaluate_again(config: DictConfig, task: str) -> None:
             f"source= and reference= are for text to text, but the checkpoint is of task={task}, "
             "which is scored on a split of its own corpus; give split=test or split=validation"
         )
-    device = load.resolve_device(config.device)
+    device = find_device(resolve_value(config, "device", str))
     scores = evaluate(
         resolve_path(config, "checkpoint"),
         config.split,
         output=scored_text.writable_output(config),
         device=device,
-        batch_tokens=load.resolve_batch_tokens(config, device),
+        batch_tokens=suited_batch_tokens(resolve_value(config, "batch_tokens", int | None), device),
         trusted=resolve_value(config, "trust", bool),
     )
     print_json(format_json(scores))
@@ -72,7 +73,7 @@ def _evaluate_again(config: DictConfig, task: str) -> None:
 
 def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None:
     stress = resolve_value(config, "stress", bool)
-    translator, run = translator_by_engine(config, arguments)
+    translator, run = described.load(config, arguments)
     metrics = scored_text.resolve_metrics(config, run)
     names = resolve_value(config, "scores", Sequence[str] | None) or metrics.tested
     for metric in names:
@@ -100,7 +101,7 @@ def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None
     name = scored_text.text_name(config)
     print(escaped(_description(config, translator)), file=sys.stderr)
     print_table(name, scores)
-    detector = Detector.load(load.checkpoint_paths(config.checkpoint)[0], run.data)
+    detector = Detector.load(checkpoint_paths(config)[0], run.data)
     failures = find_failures(detector, sources, references, as_outputs(found, by_sentence))
     table_console().print(failures_table(failures))
     print_json(format_json(scores))
@@ -113,13 +114,13 @@ def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None
 
 
 def _description(config: DictConfig, translator: Translator) -> str:
-    files = [str(load.resolve_file(path)) for path in load.checkpoint_paths(config.checkpoint)]
+    files = [str(checkpoint_file(path)) for path in checkpoint_paths(config)]
     search = translator.search
     words = [] if search.algorithm == "beam" else [f"decoding.algorithm={search.algorithm}"]
     if search.algorithm in ("beam", "diverse"):
         words.append(f"decoding.beam_size={search.beam_size}")
         words.append(f"decoding.length_penalty={search.length_penalty:g}")
-    precision = load.resolve_precision(config, translator.device)
+    precision = suited_precision(config.precision, translator.device)
     if precision != "float32":
         words.append(f"precision={precision}")
     if translator.engine is not torch_engine:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from omegaconf import DictConfig, ListConfig
 
+from transformer.cli import translator as described
 from transformer.cli.config.compose import resolve_positive, resolve_value
 from transformer.cli.evaluate.scored_text import require_trusted
-from transformer.cli.load import load_translator
 from transformer.common.errors import InputError
 from transformer.common.schema import typed_value
 from transformer.evaluation.attention.head_ablation import loss_scorer, metric_scorer
@@ -24,7 +24,7 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
     fractions = typed_value(prune, Sequence[float], "prune")
     if not all(0 < fraction <= 1 for fraction in fractions) or len(set(fractions)) < len(fractions):
         raise InputError(f"prune={prune} must be fractions of the heads, each once, above 0 to 1")
-    translator, run = load_translator(config, arguments)
+    translator, run = described.load(config, arguments)
     require_trusted(config, run)
     text = translator, run, config.split, sentences
     metric = metric or run.metrics.choose

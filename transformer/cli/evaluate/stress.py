@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.text import Text
 
 from transformer.checkpoint.locate import run_folder
-from transformer.cli.config.compose import resolve_positive, resolve_value
+from transformer.cli import translator as described
+from transformer.cli.config.compose import checkpoint_paths, resolve_positive, resolve_value
 from transformer.cli.evaluate import scored_text
-from transformer.cli.load import checkpoint_paths, load_translator
 from transformer.common.errors import InputError, did_you_mean
 from transformer.data.text_noise.catalog import DISTURBANCES
 from transformer.evaluation.metrics import build_metric
@@ -34,7 +34,7 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
     task, translates = scored_text.checkpoint_kind(config)
     if not translates:
         raise InputError(f"stress disturbs text to text; the checkpoint is of task={task}")
-    translator, trained = load_translator(config, arguments)
+    translator, trained = described.load(config, arguments)
     metrics = scored_text.resolve_metrics(config, trained)
     metric = resolve_value(config, "metric", str | None) or metrics.choose
     build_metric(metric, metrics)
@@ -48,7 +48,7 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
         pairs = pairs[:size]
     elif config.sentences is not None:
         pairs = pairs[: resolve_positive(config, "sentences")]
-    path = checkpoint_paths(config.checkpoint)[0]
+    path = checkpoint_paths(config)[0]
     output = scored_text.writable_output(config)
     if output is None:
         output = run_folder(path)

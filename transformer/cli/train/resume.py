@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import OmegaConf
 
+from transformer.checkpoint.config_file import read_config
 from transformer.cli.config.arguments import nearest_key, parse_override
 from transformer.common.errors import InputError, raise_objections
 from transformer.common.files import given_path
 from transformer.common.schema import typed_value
-from transformer.runs.config_file import read_config
 from transformer.runs.resume import find_run_to_resume, fixed_key_that_differs
 from transformer.settings.run import RunConfig, plain_values, run_config
 

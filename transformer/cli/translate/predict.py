@@ -9,10 +9,10 @@ from omegaconf import DictConfig
 from transformer.checkpoint.checkpoint import checkpoint_task, read_payload
 from transformer.checkpoint.locate import find_checkpoint
 from transformer.cli.config.compose import resolve_path, resolve_value
-from transformer.cli.load import resolve_batch_tokens, resolve_device
 from transformer.cli.threads import set_search_threads
 from transformer.cli.translate.line_io import Form, line_files, open_input, open_output
 from transformer.common.files import written_whole
+from transformer.decoding.device import find_device, suited_batch_tokens
 from transformer.decoding.prediction.language_model import LanguageModel
 from transformer.decoding.prediction.predictor import Predictor
 from transformer.decoding.prediction.tagger import Tagger
@@ -25,8 +25,8 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
     file = find_checkpoint(resolve_path(config, "checkpoint"))
     language_model = checkpoint_task(read_payload(file)) == LanguageModel.task
     kind: type[Predictor] = LanguageModel if language_model else Tagger
-    device = resolve_device(config.device)
-    batch_tokens = resolve_batch_tokens(config, device)
+    device = find_device(resolve_value(config, "device", str))
+    batch_tokens = suited_batch_tokens(resolve_value(config, "batch_tokens", int | None), device)
     predictor = kind.load(file, batch_tokens=batch_tokens, device=device)
     set_search_threads(predictor.model.parameters())
     with ExitStack() as stack:

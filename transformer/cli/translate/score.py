@@ -5,27 +5,27 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
 from itertools import islice
+from typing import Any
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
-from transformer.checkpoint.checkpoint import Checkpoint
-from transformer.cli import load
+from transformer.cli import translator as translators
 from transformer.cli.config.compose import resolve_path, resolve_value
 from transformer.cli.translate.line_io import Form
 from transformer.common.errors import errors_name
 from transformer.data.text.parallel import Corpus
 from transformer.decoding.forced_decoding import TargetScore, score_pairs
-from transformer.decoding.translation.translator import trained_with
+from transformer.settings.run import RunConfig
 
 Scorer = Callable[..., list[TargetScore]]
 WINDOW = 4096
 """Pairs that are read before the first is scored."""
 
 
-def run(config: DictConfig, _: Sequence[str]) -> None:
+def run(config: DictConfig, arguments: Sequence[str]) -> None:
     """Score the pairs."""
     as_json = resolve_value(config, "format", Form) == "json"
-    score = load_scorer(config, load.load_checkpoints(config.checkpoint))
+    score, _ = load_scorer(config, config.checkpoint)
     files = [resolve_path(config, key) for key in ("source", "target")]
     pairs = iter(Corpus.of(files, "source", "target"))
     first = 1
@@ -37,9 +37,11 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
         first += len(window)
 
 
-def load_scorer(config: DictConfig, checkpoints: Sequence[Checkpoint]) -> Scorer:
-    """`score_pairs` of these models, by those keys that the verb has."""
-    batch_tokens = load.resolve_batch_tokens(config, load.resolve_device(config.device))
-    model = load.load_checkpoint_model(config, checkpoints)
-    tokenizer = load.tagged_tokenizer(config, trained_with(checkpoints[0]).tokenizer)
-    return partial(score_pairs, model, tokenizer, batch_tokens=batch_tokens)
+def load_scorer(config: DictConfig, checkpoint: Any) -> tuple[Scorer, RunConfig]:
+    """`score_pairs` of a model or an ensemble, by those keys that the verb has; and its run."""
+    described = OmegaConf.create({**config, "checkpoint": checkpoint})
+    translator, trained = translators.load(described, [])
+    tokens = translator.batch_tokens
+    return partial(
+        score_pairs, translator.ensemble, translator.tokenizer, batch_tokens=tokens
+    ), trained

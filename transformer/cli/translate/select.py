@@ -49,13 +49,11 @@ def candidate_choice(
     model of another direction is an InputError."""
     if config.reverse is None:
         return partial(starmap, partial(nearest, bleu=metrics.bleu(effective_order=True)))
-    from transformer.cli import load
     from transformer.cli.translate.score import WINDOW, load_scorer
 
-    checkpoints = load.load_checkpoints(config.reverse)
+    score, run = load_scorer(config, config.reverse)
     if languages is not None:
-        _check_direction(config.reverse, checkpoints[0].config.data, languages)
-    score = load_scorer(config, checkpoints)
+        _check_direction(config.reverse, run.data, languages)
 
     def choose(lists: Iterable[tuple[Mapping[str, float], str]]) -> Iterator[str]:
         lists = iter(lists)

@@ -9,14 +9,13 @@ from contextlib import ExitStack
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from omegaconf import DictConfig, OmegaConf
 
 from transformer.checkpoint.locate import ENGINE_WEIGHTS, is_ctranslate2
-from transformer.cli.config.compose import resolve_path, resolve_value
-from transformer.cli.engine import translator_by_engine
-from transformer.cli.load import checkpoint_paths, resolve_precision
+from transformer.cli import translator as described
+from transformer.cli.config.compose import checkpoint_paths, resolve_path, resolve_value
 from transformer.cli.translate.line_io import Form, line_files, open_input, open_output
 from transformer.cli.translate.part_files import LineAssignment, PartFiles, open_part
 from transformer.common.errors import InputError, Interrupted, errors_name
@@ -27,16 +26,18 @@ from transformer.data.tokenization.tags import parse_tags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.constraints.request import Constraints, Request
 from transformer.decoding.constraints.terms import Glossary
+from transformer.decoding.device import suited_precision
 from transformer.decoding.long_inputs import warn_about_length_limit
 from transformer.decoding.search.shortlist import ENGINE_FILE
 from transformer.decoding.translation.document_translator import DocumentTranslator
 from transformer.decoding.translation.fingerprint import compute_fingerprint
 from transformer.decoding.translation.result import Translation
 from transformer.decoding.translation.translator import Translator
-from transformer.quality.failures.flagging import Flagging
-from transformer.quality.failures.flags import Detector
 from transformer.report.unknown_symbols import checked_symbols
-from transformer.settings.serve import OnFailure
+from transformer.settings.decoding import OnFailure
+
+if TYPE_CHECKING:
+    from transformer.quality.failures.flagging import Flagging
 
 
 def run(config: DictConfig, arguments: Sequence[str]) -> None:
@@ -85,14 +86,14 @@ class _Model(NamedTuple):
     """A translator, and what flags its output."""
 
     translator: Translator | DocumentTranslator
-    flagging: Flagging | None = None
+    flagging: "Flagging | None" = None
 
 
 def _load(config: DictConfig, arguments: Sequence[str], assignment: LineAssignment) -> _Model:
     """The translator of documents, if the model was trained on them, unless ``documents=false``."""
     documents = resolve_value(config, "documents", bool | None)
     on_failure = resolve_value(config, "on_failure", OnFailure | None)
-    translator, trained = translator_by_engine(config, arguments)
+    translator, trained = described.load(config, arguments)
     if config.glossary is not None and translator.search.algorithm != "beam":
         raise InputError(
             f"decoding.algorithm={translator.search.algorithm} cannot look for the phrases of "
@@ -107,7 +108,10 @@ def _load(config: DictConfig, arguments: Sequence[str], assignment: LineAssignme
     if documents is False or not translator.tokenizer.tags.sentences:
         if not flags:
             return _Model(translator)
-        detector = Detector.load(checkpoint_paths(config.checkpoint)[0], trained.data)
+        from transformer.quality.failures.flagging import Flagging
+        from transformer.quality.failures.flags import Detector
+
+        detector = Detector.load(checkpoint_paths(config)[0], trained.data)
         return _Model(translator, Flagging(translator, detector, on_failure))
     if looks or flags or assignment.world > 1:
         raise InputError(
@@ -181,7 +185,7 @@ def _stream(
 
 
 def _flagged(
-    requests: Sequence[Request], found: list[Translation], flagging: Flagging | None
+    requests: Sequence[Request], found: list[Translation], flagging: "Flagging | None"
 ) -> list[Translation]:
     if flagging is None:
         return found
@@ -240,7 +244,7 @@ def _job(config: DictConfig, translator: Translator | DocumentTranslator, source
     if config.glossary is not None:
         settings["glossary"] = file_digest(resolve_path(config, "glossary")).hex()
     device = next(translator.members[0].parameters()).device
-    settings["precision"] = resolve_precision(config, device)
+    settings["precision"] = suited_precision(config.precision, device)
     text = file_digest(source).hex()
     whole = [settings, models, str(translator.search), text]
     if shortlist := translator.search.shortlist:

@@ -58,20 +58,6 @@ class Split:
             return pairs
         return ((TaggedText(source, self.tags), target) for source, target in pairs)
 
-    def numbered(self) -> Iterator[tuple[int, Pair]]:
-        """Yield each pair with the line of its file, from 1, without separators of documents."""
-        line = 0
-        for index, pair in enumerate(self.corpus):
-            if pair is SEPARATOR:
-                continue
-            # Another target is on the line of the pair before.
-            if not isinstance(pair[1], AnotherTarget):
-                line += 1
-            in_split = (index in self.lines) is not self.inverted
-            separates = self.sentences != 1 and not any(text.strip() for text in pair)
-            if in_split and not separates:
-                yield line, pair
-
     def count(self, cache: Path) -> int:
         return self.corpus.count(cache) - len(self.lines) if self.inverted else len(self.lines)
 

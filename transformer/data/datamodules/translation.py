@@ -21,7 +21,7 @@ from transformer.data.corpora.evaluation_text import Texts, read_texts
 from transformer.data.corpora.holdout import log_held_out
 from transformer.data.corpora.mixture import AnySplit, BalancedText, config_tags
 from transformer.data.corpora.resolve import NO_TRAINING_TEXT, find_splits
-from transformer.data.corpora.split import Split
+from transformer.data.corpora.split import Split, numbered
 from transformer.data.datamodules.base import BatchModule
 from transformer.data.text.document_windows import joined_pairs
 from transformer.data.text.lines import check_files_exist
@@ -89,8 +89,8 @@ class DataModule(BatchModule):
     def training_sample(self, limit: int) -> list[Pair]:
         """Return the first training pairs, about as many of each corpus."""
         parts = self._parts("train")
-        pairs = (islice(self._part(one).numbered(), -(-limit // len(parts))) for one in parts)
-        return [pair for part in pairs for _, pair in part]
+        pairs = (islice(numbered(self._part(one)), -(-limit // len(parts))) for one in parts)
+        return [pair.texts for part in pairs for pair in part]
 
     def prepare_data(self) -> None:
         """Learn the vocabulary and encode the text, unless they are in the cache."""

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -12,8 +11,7 @@ from torch import Tensor, nn
 from transformer.decoding.search.interface import LogProbabilities, StepFunction
 from transformer.decoding.search.model_step import ModelStep
 from transformer.model.transformer import Transformer
-
-Averaging = Literal["probability", "log_probability"]
+from transformer.settings.translator import Averaging
 
 
 class Ensemble(nn.Module):

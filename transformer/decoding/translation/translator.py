@@ -13,8 +13,9 @@ from torch import Tensor
 
 from transformer.checkpoint.checkpoint import Checkpoint
 from transformer.checkpoint.exported import load_model
-from transformer.common.errors import errors_name
-from transformer.common.files import local_path
+from transformer.common.errors import InputError, errors_name
+from transformer.common.files import given_path
+from transformer.common.hub import is_hub_name
 from transformer.data.text.phrases import occurs
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner, batched_attention, joined_links
@@ -126,12 +127,18 @@ class Translator:
         aligner: Aligner | None = None,
         precision: Precision = "float32",
     ) -> "Translator":
-        """Load a checkpoint file, the best of a run, an export, or a model of the Hub, USER/MODEL.
+        """Load a checkpoint file, the best of a run directory, or an export as safetensors.
 
         By default, ``search`` and ``aligner`` come from the run. A model that is stored in bfloat16
         is loaded in the memory of its weights by ``precision="bfloat16"``.
         """
-        checkpoint = load_model(local_path(os.fspath(path)))
+        name = os.fspath(path)
+        if is_hub_name(name):
+            raise InputError(
+                f"{name} is no file or folder; a model of the Hub is loaded by "
+                f"transformer.load_translator(TranslatorConfig({name!r}))"
+            )
+        checkpoint = load_model(given_path(name))
         trained = trained_with(checkpoint)
         model = in_precision(checkpoint.model, precision, device, untie=False)
         return cls(

@@ -54,7 +54,7 @@ def _t5() -> dict[str, str]:
         names[f"{here}.feed_forward_residual.norm"] = f"{block}.layer_norm"
         names[f"{stack}.final_norm"] = f"{stack}.final_layer_norm"
         bias = f"{stack}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
-        names[f"{stack}.attention_bias.bias.table"] = bias
+        names[f"{stack}.attention_context.bias.table"] = bias
     return names
 
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from transformer.decoding.translation.translator import Translator
 from transformer.interchange.format_limits import ONNX, check_expressible
-from transformer.model.attention.attention_bias import AttentionBias, SelfAttentionBias
+from transformer.model.attention.attention_context import AttentionContext, Dense, StackContext
 from transformer.model.attention.kv_cache import AllHeads, LayerCache, RowHeads
 from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.attention.record_weights import recording
@@ -49,10 +49,12 @@ class _Encoder(nn.Module):
     def forward(self, tokens: Tensor, seen: Tensor) -> Tensor:
         encoder = self.model.encoder
         positions = torch.arange(tokens.size(1))
-        bias = _bias(encoder.attention_bias, positions, positions, seen[:, None, None] != 0)
+        context = _context(
+            encoder.attention_context, positions, positions, seen[:, None, None] != 0
+        )
         hidden = self.model.source_embedding(tokens)
         for layer in encoder.layers:
-            hidden = layer(hidden, bias)
+            hidden = layer(hidden, context)
         return cast(Tensor, encoder.final_norm(hidden))
 
 
@@ -77,8 +79,8 @@ class _Decoder(nn.Module):
         keys = torch.arange(start + tokens.size(1))
         queries = torch.arange(start, start + tokens.size(1))
         causal = (keys <= queries[:, None])[None, None]
-        bias = _bias(decoder.attention_bias, queries, keys, causal)
-        source_bias = AttentionBias(seen[:, None, None] != 0)
+        context = _context(decoder.attention_context, queries, keys, causal)
+        source_context = AttentionContext(seen[:, None, None] != 0)
         hidden = self.model.target_embedding(tokens, start)
         layers, presents = [cast(DecoderLayer, layer) for layer in decoder.layers], []
         with recording([layer.cross_attention for layer in layers]) as weights:
@@ -87,7 +89,7 @@ class _Decoder(nn.Module):
                 cross_keys = torch.cat((cached[2], added.cross_keys), 2)
                 cross_values = torch.cat((cached[3], added.cross_values), 2)
                 cache = _Cache(cross_keys, cross_values, cached[0], cached[1])
-                hidden = layer(hidden, cache, bias, source_bias)
+                hidden = layer(hidden, cache, context, source_context)
                 presents += [cast(Tensor, cache.keys), cast(Tensor, cache.values)]
                 presents += [cross_keys, cross_values]
         hidden = decoder.final_norm(hidden)
@@ -99,13 +101,14 @@ class _Decoder(nn.Module):
         return (self.model.logits(hidden) + self.never, links, *presents)
 
 
-def _bias(own: SelfAttentionBias, queries: Tensor, keys: Tensor, mask: Tensor) -> AttentionBias:
-    """The bias of self-attention, without Python's ``len``: a graph is for any length."""
-    made = AttentionBias(mask, rotation=None if own.rotary is None else own.rotary(queries))
-    if (bias := own.bias) is not None:
-        heads, distances = torch.arange(bias.num_heads), keys - queries[:, None]
-        made.once("dense_bias", lambda: bias(heads[:, None, None], distances[None])[None])
-    return made
+def _context(stack: StackContext, queries: Tensor, keys: Tensor, mask: Tensor) -> AttentionContext:
+    """The context of self-attention, without Python's ``len``: a graph is for any length."""
+    rotation, dense = None if stack.rotary is None else stack.rotary(queries), None
+    if stack.bias is not None:
+        heads, distances = torch.arange(stack.bias.num_heads), keys - queries[:, None]
+        bias = stack.bias(heads[:, None, None], distances[None])[None]
+        dense = Dense(mask, bias, additive=None)
+    return AttentionContext(mask, rotation=rotation, dense=dense)
 
 
 def write_graphs(translator: Translator, folder: Path, quantization: str) -> None:

@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from transformer.model.attention.attention_bias import AttentionBias
+from transformer.model.attention.attention_context import AttentionContext
 
 RowHeads = Float[Tensor, "rows kv_head target head_dim"]
 AllHeads = Float[Tensor, "rows kv_head room head_dim"]
@@ -77,7 +77,7 @@ class DecoderCache:
     """The caches of all layers; ``reorder`` takes effect with the next position."""
 
     layers: list[LayerCache]
-    source_bias: AttentionBias
+    source_context: AttentionContext
     length: int = 0
 
     def gather_source(self) -> None:
@@ -100,4 +100,4 @@ class DecoderCache:
         for layer in self.layers:
             layer.cross_keys = layer.cross_keys.index_select(0, sentences)
             layer.cross_values = layer.cross_values.index_select(0, sentences)
-        self.source_bias = self.source_bias.select(sentences)
+        self.source_context = self.source_context.select(sentences)

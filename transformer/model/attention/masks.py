@@ -1,10 +1,21 @@
-"""Boolean attention masks: True means "may attend"; they broadcast to ``batch head query key``."""
+"""Attention masks, boolean and additive; they broadcast to ``batch head query key``.
+
+A boolean mask is True where a query may attend.
+"""
+
+import math
+from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn import functional as F
 
 Mask = Bool[Tensor, "#batch #head #query #key"]
+Bias = Float[Tensor, "#batch #head #query #key"]
+
+_ALIGNMENT = 8
+"""Elements; fused kernels on a GPU copy a mask whose rows do not begin at a multiple."""
 
 
 def padding_mask(tokens: Int[Tensor, "batch source"], pad: int) -> Bool[Tensor, "batch 1 1 source"]:
@@ -20,3 +31,47 @@ def causal_mask(
     every = torch.ones(queries, keys, dtype=torch.bool, device=device)
     # query key -> 1 1 query key
     return every.tril(diagonal=keys - queries)[None, None]
+
+
+class AdditiveMask(NamedTuple):
+    """Mask and bias as fused kernels read them."""
+
+    summand: Float[Tensor, "#batch #head #query room"]
+    """Added to the scaled scores: -inf where a query may not attend, else the bias. If a query may
+    attend to nothing, its row is not hidden. On a GPU, a mask has room for keys up to the next
+    multiple of ``_ALIGNMENT``, which a kernel cuts off."""
+    sees: Float[Tensor, "#batch #head #query 1"] | None
+    """Factor of the result: 0 where a query may attend to nothing, else 1; None is always 1."""
+
+
+def additive_mask(
+    mask: Mask | None, bias: Bias | None, dtype: torch.dtype, every_query_sees: bool = False
+) -> AdditiveMask | None:
+    """Add mask and bias; None if there is neither.
+
+    If a query may attend to nothing, kernels return NaN or the mean, also in the gradient. Here
+    this query attends to everything, and its result is multiplied by zero, unless the caller knows
+    (``every_query_sees``) that there is none. On a CPU, the mask itself is looked at.
+    """
+    tensor = bias if mask is None else mask
+    if tensor is None:
+        return None
+    on_cpu = tensor.device.type == "cpu"
+    if on_cpu:
+        # The softmax is computed in float32 there.
+        dtype = torch.promote_types(dtype, torch.float32)
+    if mask is None:
+        return AdditiveMask(tensor.to(dtype), None)
+    sees = None if every_query_sees else mask.any(-1, keepdim=True)
+    # On a GPU, the host would wait for the answer.
+    if sees is not None and on_cpu and not torch.compiler.is_compiling():
+        sees = None if bool(sees.all()) else sees
+    hidden = ~mask if sees is None else sees & ~mask
+    if not on_cpu:
+        # Never exactly as many: torch would compile this case separately.
+        hidden = F.pad(hidden, (0, _ALIGNMENT - mask.size(-1) % _ALIGNMENT))
+    summand = torch.zeros(hidden.shape, dtype=dtype, device=mask.device)
+    summand.masked_fill_(hidden, -math.inf)
+    if bias is not None:
+        summand = summand + F.pad(bias.to(dtype), (0, hidden.size(-1) - mask.size(-1)))
+    return AdditiveMask(summand, None if sees is None else sees.to(dtype))

@@ -5,7 +5,7 @@ import math
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from transformer.model.attention.attention_bias import AttentionBias
+from transformer.model.attention.attention_context import AttentionContext
 from transformer.model.attention.masks import Mask
 from transformer.model.attention.scaled_dot_product import (
     Formula,
@@ -14,9 +14,9 @@ from transformer.model.attention.scaled_dot_product import (
     QueryHeads,
     attend_with_weights,
 )
-from transformer.model.layers.autocast import HeadNorm
 from transformer.model.layers.fused_projection import linear_together
 from transformer.model.layers.linear import Linear
+from transformer.model.layers.norm import HeadNorm
 
 Queries = Float[Tensor, "batch query width"]
 Keys = Float[Tensor, "batch key width"]
@@ -65,15 +65,17 @@ class MultiHeadAttention(nn.Module):
         # A factor for the result of each head; 0 switches it off (head_masks.py).
         self.register_buffer("head_mask", None, persistent=False)
 
-    def forward(
-        self, query: Queries, key: Keys, value: Keys, mask: Mask | AttentionBias | None = None
-    ) -> Queries:
-        attention_bias = mask if isinstance(mask, AttentionBias) else AttentionBias(mask)
-        queries, keys, values = self.project(query, key, value, attention_bias)
-        return self.attend_heads(queries, keys, values, attention_bias)
+    def forward(self, query: Queries, key: Keys, value: Keys, mask: Mask | None = None) -> Queries:
+        """The paper's attention; ``mask`` is True where a query may attend."""
+        return self.attend(query, key, value, AttentionContext(mask))
+
+    def attend(self, query: Queries, key: Keys, value: Keys, context: AttentionContext) -> Queries:
+        """``forward`` as a layer calls it, with all that modifies the scores."""
+        queries, keys, values = self.project(query, key, value, context)
+        return self.attend_heads(queries, keys, values, context)
 
     def project(
-        self, query: Queries, key: Keys, value: Keys, attention_bias: AttentionBias
+        self, query: Queries, key: Keys, value: Keys, context: AttentionContext
     ) -> tuple[QueryHeads, KeyHeads, KeyHeads]:
         """``Q W^Q``, ``K W^K`` and ``V W^V``, split into heads."""
         if query is key is value:
@@ -82,7 +84,7 @@ class MultiHeadAttention(nn.Module):
         else:
             query, key, value = self.query(query), self.key(key), self.value(value)
         queries, (keys, values) = self.split_queries(query), self.split_keys(key, value)
-        return attention_bias.rotate(queries), attention_bias.rotate(keys), values
+        return context.rotate(queries), context.rotate(keys), values
 
     def split_queries(self, query: Projected) -> QueryHeads:
         """Split the output of ``self.query`` into heads."""
@@ -94,14 +96,14 @@ class MultiHeadAttention(nn.Module):
         return self.key_norm(self._split(key)), self._split(value)
 
     def attend_heads(
-        self, queries: QueryHeads, keys: KeyHeads, values: KeyHeads, attention_bias: AttentionBias
+        self, queries: QueryHeads, keys: KeyHeads, values: KeyHeads, context: AttentionContext
     ) -> Queries:
         """Attend in every head, concatenate, project."""
         dropout = self.dropout if self.training else 0.0
         if self.kernel is None:
-            attended, _ = self.formula(queries, keys, values, attention_bias, dropout)
+            attended, _ = self.formula(queries, keys, values, context, dropout)
         else:
-            attended = self.kernel(queries, keys, values, attention_bias, dropout)
+            attended = self.kernel(queries, keys, values, context, dropout)
         if self.head_mask is not None:
             attended = attended * self.head_mask[:, None, None]
         # batch head query head_dim -> batch query (head head_dim)

@@ -10,23 +10,22 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from transformer.model.attention.attention_bias import AttentionBias
-from transformer.model.attention.masks import Mask
+from transformer.model.attention.attention_context import AttentionContext
+from transformer.model.attention.masks import Bias, Mask
 
 QueryHeads = Float[Tensor, "batch head query head_dim"]
 KeyHeads = Float[Tensor, "batch kv_head key head_dim"]
 RepeatedHeads = Float[Tensor, "batch head key head_dim"]
 Weights = Float[Tensor, "batch head query key"]
-Bias = Float[Tensor, "#batch #head #query #key"]
 
 Formula = Callable[
-    [QueryHeads, KeyHeads, KeyHeads, AttentionBias, float], tuple[QueryHeads, Weights]
+    [QueryHeads, KeyHeads, KeyHeads, AttentionContext, float], tuple[QueryHeads, Weights]
 ]
 """What an attention computes, and its weights; keys and values may have fewer heads than queries.
 
 The paper's formula is ``attend_with_weights``."""
 
-Kernel = Callable[[QueryHeads, KeyHeads, KeyHeads, AttentionBias, float], QueryHeads]
+Kernel = Callable[[QueryHeads, KeyHeads, KeyHeads, AttentionContext, float], QueryHeads]
 """A faster implementation of a formula, without the weights."""
 
 
@@ -59,17 +58,17 @@ def attend(
 
 
 def eager(
-    query: QueryHeads, key: KeyHeads, value: KeyHeads, attention_bias: AttentionBias, dropout: float
+    query: QueryHeads, key: KeyHeads, value: KeyHeads, context: AttentionContext, dropout: float
 ) -> QueryHeads:
     """The formula as a kernel."""
-    return attend_with_weights(query, key, value, attention_bias, dropout)[0]
+    return attend_with_weights(query, key, value, context, dropout)[0]
 
 
 def attend_with_weights(
-    query: QueryHeads, key: KeyHeads, value: KeyHeads, attention_bias: AttentionBias, dropout: float
+    query: QueryHeads, key: KeyHeads, value: KeyHeads, context: AttentionContext, dropout: float
 ) -> tuple[QueryHeads, Weights]:
-    """``attend`` with an attention bias; a group of query heads shares a head of keys."""
-    mask, bias = attention_bias.dense_mask, attention_bias.dense_bias
+    """``attend`` in a context; a group of query heads shares a head of keys."""
+    mask, bias = context.dense_mask(), context.dense_bias()
     key, value = repeat_heads(query, key), repeat_heads(query, value)
     return attend(query, key, value, mask, bias=bias, dropout=dropout)
 

@@ -1,18 +1,8 @@
-"""Types of products under autocast."""
+"""The types that autocast gives to matrix products."""
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
-from torch.nn import functional as F
-
-
-class HeadNorm(nn.RMSNorm):
-    """RMS norm of heads; in mixed precision, heads have fewer bits than its weight."""
-
-    def forward(self, heads: Float[Tensor, "*rows head_dim"]) -> Float[Tensor, "*rows head_dim"]:
-        """Normalize; the result has the type of the heads (autocast would make it float32)."""
-        weight = self.weight.to(heads.dtype)
-        return F.rms_norm(heads, self.normalized_shape, weight, self.eps).to(heads.dtype)
+from torch import Tensor
 
 
 def product_dtype(hidden: Float[Tensor, "*axes"]) -> torch.dtype:

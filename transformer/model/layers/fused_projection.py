@@ -22,10 +22,10 @@ def linear_together(x: Input, layers: Sequence[nn.Module]) -> Outputs:
     if isinstance(layers[0], Int8Linear):  # all are, then
         return maps[0].concatenated(maps)(x).split([one.out_features for one in maps], dim=-1)
     x = for_products(x)
-    return one_product(x, layers) if one_product_pays(x, layers) else tuple(f(x) for f in layers)
+    return fused_projection(x, layers) if fusing_pays(x, layers) else tuple(f(x) for f in layers)
 
 
-def one_product_pays(x: Input, layers: Sequence[nn.Module]) -> bool:
+def fusing_pays(x: Input, layers: Sequence[nn.Module]) -> bool:
     """Whether one product is faster: for plain, unsharded layers in training on a GPU."""
     return (
         x.device.type != "cpu"
@@ -34,7 +34,7 @@ def one_product_pays(x: Input, layers: Sequence[nn.Module]) -> bool:
     )
 
 
-def one_product(x: Input, layers: Sequence[Any]) -> Outputs:
+def fused_projection(x: Input, layers: Sequence[Any]) -> Outputs:
     """Map one input by several layers, all with biases or none; their weights are concatenated."""
     weight = torch.cat([layer.weight for layer in layers])
     bias = None if layers[0].bias is None else torch.cat([layer.bias for layer in layers])

@@ -10,7 +10,7 @@ from itertools import zip_longest
 from transformer.data.corpora.split import NumberedPair
 from transformer.data.tokenization.tokenizer import Tokenizer, normalize
 from transformer.data.tokenization.vocabulary import FEATURES, split_text
-from transformer.quality.base import SIDES, Fault, Side, either_side, quoted
+from transformer.quality.check import SIDES, Fault, Side, either_side, quoted
 from transformer.settings.tokenizer import SYMBOLS, UNK
 
 # The last two code points of each plane are no characters.

@@ -12,7 +12,7 @@ from typing import Any
 
 from transformer.data.corpora.split import NumberedPair
 from transformer.data.text.parallel import Pair
-from transformer.quality.base import SIDES, Fault, Side, bare, quoted
+from transformer.quality.check import SIDES, Fault, Side, bare, quoted
 
 # A word stands between blanks: hyphens, slashes and the like make compounds, paths and options.
 _WORD = re.compile(r"""(?<!\S)["'([{«»„“”‚‘‹›]*([^\W\d_]+)["')\]}«»„“”‘’‹›.,;:!?…]*(?!\S)""")

@@ -9,7 +9,7 @@ import numpy as np
 
 from transformer.data.corpora.split import NumberedPair
 from transformer.data.text.parallel import Pair
-from transformer.quality.base import SIDES, Fault, quoted
+from transformer.quality.check import SIDES, Fault, quoted
 
 # Characters added to both sides, so that one word does not put a short text out of proportion.
 _SLACK = 5

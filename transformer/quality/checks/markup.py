@@ -13,7 +13,7 @@ from html.entities import name2codepoint
 from itertools import accumulate, islice
 
 from transformer.data.corpora.split import NumberedPair
-from transformer.quality.base import SIDES, Fault, quoted
+from transformer.quality.check import SIDES, Fault, quoted
 
 # A comment, or the parts of what may be a tag: slash, name, and what follows it. A quoted value may
 # have a ">". What is possessive (*+) keeps the time linear.

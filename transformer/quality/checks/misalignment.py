@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from transformer.data.corpora.split import NumberedPair
-from transformer.quality.base import Check, Example, Finding
+from transformer.quality.check import Check, Example, Finding
 
 Lengths = Int[np.ndarray, " line"]
 Lines = Float[np.ndarray, " line"]

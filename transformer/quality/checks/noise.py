@@ -3,7 +3,7 @@
 import re
 
 from transformer.data.corpora.split import NumberedPair
-from transformer.quality.base import SIDES, Fault, quoted
+from transformer.quality.check import SIDES, Fault, quoted
 
 # "haha", "aaaa", "lalala": one to three letters, at least three times.
 _BABBLE = re.compile(r"([^\W\d_]{1,3})\1{2,}[^\W\d_]{0,2}", re.IGNORECASE)

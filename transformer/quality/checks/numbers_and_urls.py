@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from itertools import product
 
 from transformer.data.corpora.split import NumberedPair
-from transformer.quality.base import Fault, quoted
+from transformer.quality.check import Fault, quoted
 
 # Readings: blanks separate numbers; or group digits, as in 1 000; or all marks are part of one.
 _READINGS = (

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Int
 
 from transformer.data.corpora.split import NumberedPair, Split, numbered
-from transformer.quality.base import SIDES, Check, Example, Finding, bare
+from transformer.quality.check import SIDES, Check, Example, Finding, bare
 
 Indices = Int[np.ndarray, " repeat"]
 

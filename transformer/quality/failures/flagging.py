@@ -10,8 +10,7 @@ from transformer.decoding.translation.result import Translation
 from transformer.decoding.translation.translator import Translator, torch_engine
 from transformer.quality.failures.flags import ACTING, Detector
 from transformer.quality.failures.monitor import as_output
-from transformer.settings.decoding import NEUTRAL
-from transformer.settings.serve import OnFailure
+from transformer.settings.decoding import NEUTRAL, OnFailure
 
 SAMPLES, EPSILON = 16, 0.02
 """Samples of ``resample``, and their least probable token (``epsilon``): Freitag et al. 2023,

@@ -20,7 +20,7 @@ from transformer.training.losses.cross_entropy import (
 Passes = Float[Tensor, "2 token width"]
 
 
-class ConsistencyLoss(NamedTuple):
+class RDropLoss(NamedTuple):
     """Sums over the tokens, in nats."""
 
     loss: Scalar
@@ -29,9 +29,9 @@ class ConsistencyLoss(NamedTuple):
     divergence: Scalar
 
 
-def plain_consistency_loss(
+def plain_r_drop_loss(
     hidden: Passes, weight: Weight, target: Target, label_smoothing: float, alpha: float
-) -> ConsistencyLoss:
+) -> RDropLoss:
     """Compute the loss by the formula; the arguments are those of ``cross_entropy``.
 
     The paper adds up the cross-entropies of both passes and alpha times the mean of KL(p || q) and
@@ -47,7 +47,7 @@ def plain_consistency_loss(
     # KL(p || q) + KL(q || p) is the sum of (p - q) (log p - log q).
     divergence = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum() / 2
     loss = entropy + alpha / 2 * divergence
-    return ConsistencyLoss(loss, entropy.detach(), divergence.detach())
+    return RDropLoss(loss, entropy.detach(), divergence.detach())
 
 
 def _formula(
@@ -105,15 +105,15 @@ def fused_consistency(
     return torch.stack([entropy, (ahead + back).sum() / 2])
 
 
-def consistency_loss(
+def r_drop_loss(
     config: LossConfig, hidden: Passes, weight: Weight, target: Target, *, compiled: bool = False
-) -> ConsistencyLoss:
+) -> RDropLoss:
     """The loss by the config; fused, without all logits, if it has a chunk."""
     alpha, smoothing = config.consistency_weight, config.label_smoothing
     if config.chunk == 0:
-        return plain_consistency_loss(hidden, weight, target, smoothing, alpha)
+        return plain_r_drop_loss(hidden, weight, target, smoothing, alpha)
     settings: dict[str, Any] = {"smoothing": smoothing, "alpha": alpha}
     kernel = partial(compiled_loss(fused_consistency), **settings) if compiled else None
     formula, weights = partial(_formula, **settings), (1.0, alpha / 2)
     loss, sums = FusedLoss.apply(hidden, weight, target, config, weights, formula, kernel)
-    return ConsistencyLoss(loss, *sums)
+    return RDropLoss(loss, *sums)

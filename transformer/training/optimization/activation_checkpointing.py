@@ -1,13 +1,12 @@
 """Activation checkpointing: the backward pass recomputes the activations of layers."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from transformer.model.attention.attention_bias import AttentionBias
+from transformer.model.attention.attention_context import AttentionContext
 from transformer.model.attention.kv_cache import LayerCache
 from transformer.model.decoder import DecoderLayer
 from transformer.model.encoder import EncoderLayer
@@ -28,21 +27,16 @@ def recompute_layers(model: nn.Module, guided: nn.Module | None = None) -> None:
 
 
 def _recomputed(forward: Forward) -> Forward:
-    def compute(hidden: Tensor, *context: LayerCache | AttentionBias) -> Tensor:
+    def compute(hidden: Tensor, *context: LayerCache | AttentionContext) -> Tensor:
         if not torch.is_grad_enabled():
             return forward(hidden, *context)
-        for each in context:
-            # All layers share the relative bias: the second pass would find it and save other
-            # tensors. With a sparse pattern the bias of all queries and keys may not be needed.
-            if isinstance(each, AttentionBias) and each.pattern is None:
-                _ = each.dense_bias
         return checkpoint(lambda x: forward(x, *map(_fresh, context)), hidden, use_reentrant=False)
 
     return compute
 
 
-def _fresh(context: LayerCache | AttentionBias) -> LayerCache | AttentionBias:
-    """The same state in both passes: a cache without own positions, a bias computed or not."""
+def _fresh(context: LayerCache | AttentionContext) -> LayerCache | AttentionContext:
+    """The same state in both passes: a cache without own positions."""
     if isinstance(context, LayerCache):
         return LayerCache(context.cross_keys, context.cross_values)
-    return context if context.bias is None or context.pattern is None else replace(context)
+    return context

@@ -12,12 +12,10 @@ from torch import Tensor, nn
 from torch.fx.experimental import _config as shape_settings
 
 from transformer.common.errors import InputError
-from transformer.model.attention.attention_bias import AttentionBias
-from transformer.model.attention.kernels.fused import prepare
+from transformer.model.attention.attention_context import AttentionContext
 from transformer.model.attention.kv_cache import LayerCache
 from transformer.model.decoder import DecoderLayer
 from transformer.model.encoder import EncoderLayer
-from transformer.model.layers.autocast import product_dtype
 
 Forward = Callable[..., Tensor]
 
@@ -52,8 +50,8 @@ def check_compiler(device: torch.device, cache: Path) -> None:
 def _teach(forward: Forward) -> Forward:
     """A decoder layer without its cache in training: no later position reads the cache."""
 
-    def teach(hidden: Tensor, cache: LayerCache, *biases: AttentionBias) -> Tensor:
-        return forward(hidden, replace(cache), *biases)
+    def teach(hidden: Tensor, cache: LayerCache, *contexts: AttentionContext) -> Tensor:
+        return forward(hidden, replace(cache), *contexts)
 
     return teach
 
@@ -61,14 +59,11 @@ def _teach(forward: Forward) -> Forward:
 def _compiled(forward: Forward, compiled: Forward) -> Forward:
     """The compiled layer where ``compile_layers`` says so, else the plain one."""
 
-    def compute(hidden: Tensor, *context: LayerCache | AttentionBias) -> Tensor:
+    def compute(hidden: Tensor, *context: LayerCache | AttentionContext) -> Tensor:
         caches = [each for each in context if isinstance(each, LayerCache)]
         single = 1 in (*hidden.shape[:2], *(cache.cross_keys.size(2) for cache in caches))
         if single or not torch.is_grad_enabled() or any(c.keys is not None for c in caches):
             return forward(hidden, *context)
-        for each in context:
-            if isinstance(each, AttentionBias):
-                prepare(each, product_dtype(hidden))
         with _compiler_errors():
             return compiled(hidden, *context)
 

@@ -53,8 +53,7 @@ def test_the_error_rate_of_a_head_is_that_of_its_links(tmp_path: Path) -> None:
     links = [" ".join(f"{n}-{n}" for n in range(min(map(word_count, pair)))) for pair in TEXT]
     data = corpus(tmp_path, links)
     aligner = Aligner(HeadName("cross", 1, 2), near_best=0.8)
-    translator = tiny_translator(batch_tokens=40)
-    translator.aligner = aligner
+    translator = tiny_translator(batch_tokens=40, aligner=aligner)
     pairs = corpus_pairs(translator, data, "validation", 4)
     split = find_splits(DataConfig(**data))["validation"]
     proposed = align(

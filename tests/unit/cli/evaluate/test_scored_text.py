@@ -1,7 +1,7 @@
 """The text of a run that is no longer, or not here: the message says that the run names it."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,31 +11,31 @@ from omegaconf import OmegaConf
 from tests.helpers.data.corpora import data_config, write_corpus
 from transformer.cli.evaluate.scored_text import own_text, pairs_to_score, scored_split
 from transformer.common.errors import InputError, MissingFile
-from transformer.common.schema import typed
 from transformer.data.corpora.evaluation_text import run_split, validation_pairs
 from transformer.data.corpora.split import Split
 from transformer.data.text.parallel import Corpus
 from transformer.settings.data import DataConfig
+from transformer.settings.run import RunConfig
 
-PLACES: list[Callable[[dict[str, Any]], object]] = [
-    lambda data: scored_split(OmegaConf.create({"split": "validation"}), {"data": data}),
+PLACES: list[Callable[[DataConfig], object]] = [
+    lambda data: scored_split(OmegaConf.create({"split": "validation"}), RunConfig(data=data)),
     lambda data: run_split(data, "validation"),
-    lambda data: validation_pairs(typed(DataConfig, data, "data"), None),
+    lambda data: validation_pairs(data, None),
 ]
 
 
 @pytest.fixture
-def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Any]:
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DataConfig:
     """A run's, whose paths are relative; this is the folder where it was trained."""
     write_corpus(tmp_path)
     monkeypatch.chdir(tmp_path)
-    return asdict(data_config(Path(), validation="text.tsv", validation_size=0))
+    return data_config(Path(), validation="text.tsv", validation_size=0)
 
 
 @pytest.mark.parametrize("read", PLACES)
 def test_the_text_of_a_run_is_read_where_it_was_trained(
-    read: Callable[[Any], object],
-    data: Mapping[str, Any],
+    read: Callable[[DataConfig], object],
+    data: DataConfig,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -52,7 +52,7 @@ NO_FOLDER = {"corpus": "folder", "root": "gone"} | dict.fromkeys(("train", "vali
 
 @pytest.mark.parametrize("changed", [{}, NO_FOLDER])
 def test_elsewhere_own_text_is_advised_where_it_is_taken(
-    data: Mapping[str, Any],
+    data: DataConfig,
     changed: dict[str, Any],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -60,21 +60,22 @@ def test_elsewhere_own_text_is_advised_where_it_is_taken(
     monkeypatch.chdir(tmp_path.parent)
     trained = "call it from the folder where the run was trained"
     with pytest.raises(MissingFile, match=f"{trained}, or give source=FILE and reference=FILE$"):
-        PLACES[0]({**data, **changed})
+        PLACES[0](replace(data, **changed))
     with pytest.raises(MissingFile, match=f"{trained}$"):
-        PLACES[1]({**data, **changed})
+        PLACES[1](replace(data, **changed))
 
 
 def test_a_file_of_both_sides_is_read_as_training_reads_it(tmp_path: Path) -> None:
     file = tmp_path / "test.jsonl"
     file.write_text('{"in": "a", "out": ["x", "y"]}\n{"in": "b", "out": "z"}\n')
-    run = {"data": {"source": "in", "target": "out", "features": None, "repeated_sources": False}}
+    run = RunConfig(data=DataConfig(source="in", target="out"))
     config = OmegaConf.create({"source": str(file), "reference": None})
     split = own_text(config, run)
     assert split is not None and pairs_to_score(split) == [("a", ("x", "y")), ("b", ("z",))]
     (tmp_path / "test.tsv").write_text("a\tV\tx\na\tV\ty\n")
     config.source = str(tmp_path / "test.tsv")
-    split = own_text(config, {"data": run["data"] | {"features": ";", "repeated_sources": True}})
+    tagged = replace(run.data, features=";", repeated_sources=True)
+    split = own_text(config, replace(run, data=tagged))
     assert split is not None and pairs_to_score(split) == [("a\tV", ("x", "y"))]
     config.source = str(tmp_path / "plain")
     with pytest.raises(InputError, match="or one TSV or JSONL file of both as source="):

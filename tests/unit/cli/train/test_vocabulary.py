@@ -3,10 +3,11 @@
 from pathlib import Path
 
 import pytest
-from omegaconf import OmegaConf
 
 from transformer.cli.train.resume import auto_run
 from transformer.common.errors import InputError
+from transformer.settings.run import RunConfig
+from transformer.settings.tokenizer import TokenizerConfig
 
 
 def write_run(parent: Path, config: str) -> None:
@@ -15,47 +16,43 @@ def write_run(parent: Path, config: str) -> None:
     (parent / "run" / "config.yaml").write_text(config)
 
 
-def chosen(parent: Path, *arguments: str, named: str | None = None) -> tuple[str, int]:
+def chosen(
+    parent: Path, size: int | None = None, *, seed: int = 1, named: str | None = None
+) -> tuple[str, int | None]:
     """The run that the command goes on with, and the size that it has then."""
-    config = OmegaConf.create(
-        {"task": "x", "seed": 1, "tokenizer": {"vocab_size": 8000}, "model": {}, "metrics": {}}
-    )
-    config.merge_with_dotlist(list(arguments))
+    config = RunConfig(seed=seed, tokenizer=TokenizerConfig(vocab_size=size or 8000))
     new = parent / (named or "new")
-    sized = any("vocab_size" in argument for argument in arguments)
-    run = auto_run(config, new, named=named is not None, sized=sized)
-    return run.name, config.tokenizer.vocab_size
+    now, run = auto_run(config, new, named=named is not None, sized=size is not None)
+    return run.name, now.tokenizer.vocab_size
 
 
 def test_a_smaller_vocabulary_is_that_of_the_same_run(tmp_path: Path) -> None:
-    rest = "task: x, seed: 1, model: {}, metrics: {}"
-    write_run(tmp_path, f"{{{rest}, tokenizer: {{vocab_size: 300}}}}")
+    write_run(tmp_path, "tokenizer: {vocab_size: 300}")
     assert chosen(tmp_path) == ("run", 300)
     assert chosen(tmp_path, named="run") == ("run", 300)
-    assert chosen(tmp_path, "seed=2")[0] == "new"
-    assert chosen(tmp_path, "tokenizer.vocab_size=300")[0] == "run"
-    assert chosen(tmp_path, "tokenizer.vocab_size=8000")[0] == "new"
+    assert chosen(tmp_path, seed=2)[0] == "new"
+    assert chosen(tmp_path, 300)[0] == "run"
+    assert chosen(tmp_path, 8000)[0] == "new"
     with pytest.raises(InputError, match=r"another tokenizer\.vocab_size"):
-        chosen(tmp_path, "tokenizer.vocab_size=8000", named="run")
-    (tmp_path / "run" / "config.yaml").write_text(f"{{{rest}, tokenizer: {{vocab_size: 9000}}}}")
+        chosen(tmp_path, 8000, named="run")
+    (tmp_path / "run" / "config.yaml").write_text("tokenizer: {vocab_size: 9000}")
     assert chosen(tmp_path) == ("new", 8000)
 
 
 @pytest.mark.parametrize(
-    "tokenizer",
+    "config",
     [
-        ", tokenizer: {vocab_size: '${oc.env:SECRET}'}",
-        ', tokenizer: {vocab_size: "\\x24{oc.env:SECRET}"}',
-        ", tokenizer: {vocab_size: 8000}, more: '${oc.env:SECRET}'",
-        ", tokenizer: {}",
-        ", tokenizer: 3",
+        "tokenizer: {vocab_size: '${oc.env:SECRET}'}",
+        'tokenizer: {vocab_size: "\\x24{oc.env:SECRET}"}',
+        "{tokenizer: {vocab_size: 8000}, more: '${oc.env:SECRET}'}",
+        "tokenizer: 3",
         "",
     ],
 )
 def test_a_foreign_folder_tells_no_more_than_a_number(
-    tmp_path: Path, tokenizer: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, config: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SECRET", "300")
-    write_run(tmp_path, f"{{task: x, seed: 1, model: {{}}, metrics: {{}}{tokenizer}}}")
+    write_run(tmp_path, config)
     assert chosen(tmp_path) == ("new", 8000)
     assert chosen(tmp_path, named="run") == ("run", 8000)

@@ -12,10 +12,10 @@ from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer
 from tests.helpers.model.models import portable, tiny_payload, tiny_transformer
 from transformer.__main__ import main
 from transformer.checkpoint.checkpoint import PORTABLE, write_payload
-from transformer.cli.interchange import export
 from transformer.data.tokenization.tags import Tags
 from transformer.decoding.search.shortlist import Shortlist
 from transformer.decoding.translation.translator import Translator
+from transformer.interchange import export_formats
 from transformer.settings.data import DataConfig
 from transformer.settings.decoding import SearchConfig
 
@@ -174,7 +174,7 @@ def test_an_automatic_export_is_that_of_the_present_shortlist(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("ctranslate2")
-    monkeypatch.setattr(export, "write_export", lambda *call: call[-1].mkdir(parents=True))
+    monkeypatch.setattr(export_formats, "write_export", lambda *call: call[-1].mkdir(parents=True))
     found = []
     for best in (None, 1, 2, 2):
         if best:

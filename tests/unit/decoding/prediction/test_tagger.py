@@ -31,7 +31,9 @@ def test_a_tag_for_each_word_with_its_probability(tagger: Tagger) -> None:
     assert [tags.words for tags in found] == [("the", "dog", "unheard-of"), (), (), ("cat",)]
     assert [len(tags.to_line().split()) for tags in found] == [3, 0, 0, 1]
     assert all(tag in UPOS for tags in found for tag in tags.tags)
-    assert found[3] == tagger.tag([["cat"]])[0]
+    (alone,) = tagger.tag([["cat"]])
+    assert (found[3].words, found[3].tags) == (alone.words, alone.tags)
+    assert found[3].probabilities == pytest.approx(alone.probabilities, rel=1e-6)
     assert tagger.predict([]) == list(tagger.predict_stream([])) == []
     (found,) = tagger.predict(["the dog"])
     told = found.to_json()

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from tests.helpers.model.models import tiny_transformer
 from tests.helpers.model.tolerance import assert_close
-from transformer.model.attention.attention_bias import SelfAttentionBias
+from transformer.model.attention.attention_context import StackContext
 from transformer.model.attention.scaled_dot_product import eager
 from transformer.model.encoder import Memory
 from transformer.model.positions.alibi import AlibiBias
@@ -41,7 +41,7 @@ def test_a_rotation_by_hand() -> None:
 
 
 def dense(bias: AlibiBias | BucketBias, length: int, *, causal: bool, start: int = 0) -> Tensor:
-    matrix = SelfAttentionBias(causal=causal, bias=bias)(length, start, None, CPU).dense_bias
+    matrix = StackContext(causal=causal, bias=bias)(length, start, None, CPU).dense_bias()
     assert matrix is not None
     return matrix[0]
 
@@ -56,9 +56,9 @@ def test_alibi_is_the_slope_times_the_distance() -> None:
     expected = torch.tensor([[-3.0, -2.0, -1.0, 0.0]])
     assert torch.equal(matrices, torch.stack((expected / 16, expected / 256)))
     heads = torch.zeros(1, 1, 3, 3)
-    attention_bias = SelfAttentionBias(causal=True, bias=AlibiBias(1))(3, 0, None, CPU)
+    context = StackContext(causal=True, bias=AlibiBias(1))(3, 0, None, CPU)
     # The values are one-hot, so that the result is the weights: slope 1/256.
-    weights = eager(heads, heads, torch.eye(3)[None, None], attention_bias, 0.0)[0, 0]
+    weights = eager(heads, heads, torch.eye(3)[None, None], context, 0.0)[0, 0]
     powers = torch.tensor([math.exp(-2 / 256), math.exp(-1 / 256), 1.0])
     assert_close(weights[2], powers / powers.sum())
     assert weights[0].tolist() == [1.0, 0.0, 0.0]
@@ -76,7 +76,7 @@ def test_a_bucket_adds_its_row_of_the_table() -> None:
     model.logits(model(tokens, tokens)).logsumexp(-1).sum().backward()
     read = {"encoder": [0, 1, 2, 5, 6], "decoder": [0, 1, 2, 3]}
     for name, rows in read.items():
-        gradient = getattr(model, name).attention_bias.bias.table.grad
+        gradient = getattr(model, name).attention_context.bias.table.grad
         assert torch.isfinite(gradient).all()
         # Every head of its own.
         assert gradient.ne(0).any(1).nonzero().flatten().tolist() == rows
@@ -86,10 +86,10 @@ def test_a_bucket_adds_its_row_of_the_table() -> None:
 @pytest.mark.parametrize("positions", INSIDE)
 def test_only_relative_positions_have_a_table_for_a_stack(positions: str) -> None:
     model = tiny_transformer(positions=positions)
-    tables = [f"{stack}.attention_bias.bias.table" for stack in ("encoder", "decoder")]
+    tables = [f"{stack}.attention_context.bias.table" for stack in ("encoder", "decoder")]
     expected = tables if positions == "relative" else []
-    assert [name for name, _ in model.named_parameters() if "attention_bias" in name] == expected
-    assert [name for name in model.state_dict() if "attention_bias" in name] == expected
+    assert [name for name, _ in model.named_parameters() if "attention_context" in name] == expected
+    assert [name for name in model.state_dict() if "attention_context" in name] == expected
 
 
 @pytest.mark.parametrize("positions", INSIDE)
@@ -102,12 +102,12 @@ def test_moving_a_whole_sentence_changes_nothing(positions: str, stack: str) -> 
 
     def attended(first: int, order: list[int]) -> Tensor:
         at = torch.arange(first, first + 6)
-        at_home = stacked.attention_bias(6, 0, None, CPU)
-        rotary = stacked.attention_bias.rotary
+        at_home = stacked.attention_context(6, 0, None, CPU)
+        rotary = stacked.attention_context.rotary
         rotation = None if rotary is None else rotary(at)
-        attention_bias = replace(at_home, queries=at, keys=at, rotation=rotation)
+        context = replace(at_home, queries=at, keys=at, rotation=rotation, dense=None)
         ordered = hidden[:, order]
-        return attention(ordered, ordered, ordered, attention_bias)
+        return attention.attend(ordered, ordered, ordered, context)
 
     straight = [0, 1, 2, 3, 4, 5]
     assert_close(attended(30, straight), attended(0, straight))

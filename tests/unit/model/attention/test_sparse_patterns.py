@@ -8,7 +8,7 @@ from torch import Tensor
 
 from tests.helpers.model.models import tiny_config
 from tests.helpers.model.tolerance import assert_close
-from transformer.model.attention.attention_bias import AttentionBias, SelfAttentionBias
+from transformer.model.attention.attention_context import AttentionContext, StackContext
 from transformer.model.attention.kernels.block_sparse import Group, visible_blocks
 from transformer.model.attention.kernels.flex import flex
 from transformer.model.attention.sparse_patterns import (
@@ -111,11 +111,11 @@ def test_every_earlier_block_is_as_likely_as_any_other() -> None:
 def test_a_decoder_sees_the_same_and_nothing_later(name: str) -> None:
     matrix = seen(PATTERNS[name])
     assert torch.equal(matrix, matrix.T) and matrix.diagonal().all() and not matrix.all()
-    stack = SelfAttentionBias(causal=True, pattern=PATTERNS[name])
-    mask = stack(LENGTH, 0, None, torch.device("cpu")).dense_mask
+    stack = StackContext(causal=True, pattern=PATTERNS[name])
+    mask = stack(LENGTH, 0, None, torch.device("cpu")).dense_mask()
     assert mask is not None and torch.equal(mask[0, 0], matrix.tril())
     # Once more with a cache: the last rows of the same matrix.
-    step = stack(2, LENGTH - 2, None, torch.device("cpu")).dense_mask
+    step = stack(2, LENGTH - 2, None, torch.device("cpu")).dense_mask()
     assert step is not None and torch.equal(step, mask[:, :, -2:])
 
 
@@ -137,14 +137,14 @@ def pairs(groups: list[Group]) -> set[tuple[int, int]]:
 def test_blocks_are_read_if_a_key_in_them_is_seen(count: int, name: str, causal: bool) -> None:
     pattern, block = PATTERNS.get(name), 8
     at = torch.arange(count * block)
-    mask = AttentionBias(causal=causal, pattern=pattern).sees(at[:, None], at[None, :])
+    mask = AttentionContext(causal=causal, pattern=pattern).sees(at[:, None], at[None, :])
     expected = {(q // block, k // block) for q, k in mask.nonzero().tolist()}
     assert pairs(visible_blocks(causal, pattern, count, block)) == expected
 
 
 def test_blocks_found_in_inference_mode_serve_training() -> None:
     query = torch.randn(1, 2, 131, 4)
-    stack = SelfAttentionBias(pattern=Sliding(11))
+    stack = StackContext(pattern=Sliding(11))
     with torch.inference_mode():
         expected = flex(query, query, query, stack(131, 0, None, query.device), 0.0)
     query.requires_grad_()

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from tests.helpers.model.tolerance import assert_close
 from transformer.common.processor import PROCESSORS
 from transformer.model.layers import linear as module
-from transformer.model.layers.fused_projection import linear_together, one_product
+from transformer.model.layers.fused_projection import fused_projection, linear_together
 from transformer.model.layers.linear import Linear, lay_out
 
 
@@ -85,7 +85,7 @@ def test_a_laid_out_model_keeps_names_and_values(
     assert (model["out"].weight is model["tokens"].weight) is not untie
 
 
-def test_one_product_has_the_values_and_gradients_of_several() -> None:
+def test_a_fused_projection_has_the_values_and_gradients_of_several() -> None:
     torch.manual_seed(1)
     layers = [Linear(6, width) for width in (4, 2, 4)]
     x = torch.randn(3, 5, 6, requires_grad=True)
@@ -96,7 +96,7 @@ def test_one_product_has_the_values_and_gradients_of_several() -> None:
         total = sum(((y * g).sum() for y, g in zip(mapped, upstream, strict=True)), x.new_zeros(()))
         return torch.autograd.grad(total, weights)
 
-    several, one = tuple(layer(x) for layer in layers), one_product(x, layers)
+    several, one = tuple(layer(x) for layer in layers), fused_projection(x, layers)
     for mine, other in zip((*one, *gradients(one)), (*several, *gradients(several)), strict=True):
         assert_close(mine, other)
 
@@ -105,7 +105,7 @@ class Sharded(Tensor):
     """Stands for a part of a weight."""
 
 
-def test_off_the_cpu_a_trained_map_is_one_product() -> None:
+def test_off_the_cpu_a_trained_map_is_fused() -> None:
     layers = [Linear(6, 4, device="meta") for _ in range(3)]
     x = torch.empty(2, 6, device="meta")
     assert {y.stride(0) for y in linear_together(x, layers)} == {12}

@@ -88,7 +88,7 @@ def test_a_row_does_not_depend_on_the_others(processor: Processor) -> None:
 
 @pytest.mark.parametrize("biased", [True, False])
 @torch.inference_mode()
-def test_maps_of_one_input_are_one_product(biased: bool) -> None:
+def test_maps_of_one_input_are_fused(biased: bool) -> None:
     torch.manual_seed(2)
     layers = [
         Int8Linear(torch.randn(rows, 24), torch.randn(rows) if biased else None)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.quality.texts import clean_texts
 from transformer.data.corpora.split import NumberedPair
-from transformer.quality.base import Fault
+from transformer.quality.check import Fault
 from transformer.quality.checks.languages import Language, Lexicon, find_wrong_language
 
 NAMES = [

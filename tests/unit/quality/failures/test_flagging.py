@@ -14,7 +14,7 @@ from transformer.decoding.translation.result import Translation
 from transformer.quality.failures.flagging import SAMPLES, Flagging
 from transformer.quality.failures.flags import Detector, Output
 from transformer.quality.failures.thresholds import Thresholds
-from transformer.settings.serve import OnFailure
+from transformer.settings.decoding import OnFailure
 
 TEXTS = ["a dog runs .", "two cats sleep .", "", "the dog sees a cat ."]
 

@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,9 @@ import pytest
 
 from transformer.common.errors import InputError
 from transformer.runs.resume import changes, find_run_to_resume, fixed_key_that_differs
+from transformer.settings.data import CorpusConfig, DataConfig
+from transformer.settings.model import ModelConfig
+from transformer.settings.run import RunConfig, run_config
 from transformer.training.checkpointing.run_directory import (
     LOCK,
     has_checkpoint,
@@ -22,16 +26,12 @@ from transformer.training.checkpointing.run_directory import (
     mark_unfinished,
 )
 
-CONFIG: dict[str, Any] = {
-    "task": "translation",
-    "seed": 1,
-    "checkpoint": "auto",
-    "tokenizer": {"vocab_size": 100, "sampling": 0.0},
-    "metrics": {"tokenize": "none", "lowercase": False},
+STARTED: dict[str, Any] = {
+    "tokenizer": {"vocab_size": 300, "sampling": 0.0},
+    "metrics": {"tokenize": "none"},
     "optimizer": {"lr": 0.1},
-    "data": {"max_length": 250},
 }
-STARTED = CONFIG | {"checkpoint": None}
+CONFIG = run_config(STARTED)
 
 
 def write_run(folder: Path, *, config: object = STARTED, changed: int = 1) -> Path:
@@ -58,14 +58,12 @@ def test_the_newest_unfinished_run_of_the_same_config_goes_on(
     mark_finished(write_run(tmp_path / "finished", changed=3))
     write_run(tmp_path / "other", config=STARTED | {"seed": 2}, changed=3)
     (tmp_path / "empty").mkdir()
-    renamed = STARTED | {"metrics": {"test": ["wer"]}}
-    write_run(tmp_path / "damaged", config=renamed, changed=3)  # its checkpoint tells what wer was
+    write_run(tmp_path / "damaged", config=STARTED | {"seed": "x"}, changed=3)
     write_run(tmp_path / "taken", changed=3)
     write_run(tmp_path / "foreign", config=3, changed=3)
     assert chosen(new) is None
     write_run(tmp_path / "old", changed=1)
-    packed = STARTED | {"data": {"max_length": 250, "packing": False}, "resume_check": None}
-    write_run(tmp_path / "new", config=packed, changed=2)
+    write_run(tmp_path / "new", changed=2)
     assert chosen(new) == "new"
 
 
@@ -82,17 +80,6 @@ def test_folders_of_others_break_nothing(tmp_path: Path, monkeypatch: pytest.Mon
     assert chosen(tmp_path / "new") is None
 
 
-def test_a_damaged_checkpoint_beside_is_not_read(tmp_path: Path) -> None:
-    metrics = {"choose": "bleu", "lowercase": False, "custom_better": "lower"}
-    config = STARTED | {"metrics": metrics}
-    write_run(tmp_path / "old", config=config)
-    assert find_run_to_resume(config, tmp_path / "new", named=False)[0] == tmp_path / "old"
-    # A run of an older version: its metrics stay unknown.
-    former = STARTED | {"metrics": {"choose": "wer"}}
-    write_run(tmp_path / "former", config=former)
-    assert find_run_to_resume(config, tmp_path / "new", named=False)[0] == tmp_path / "old"
-
-
 def test_a_named_directory_goes_on_if_it_holds_a_checkpoint(tmp_path: Path) -> None:
     write_run(tmp_path / "other")
     (tmp_path / "run").mkdir()
@@ -103,8 +90,9 @@ def test_a_named_directory_goes_on_if_it_holds_a_checkpoint(tmp_path: Path) -> N
         STARTED,
         # With another learning rate it goes on as well, and has it.
         STARTED | {"optimizer": {"lr": 0.2}},
-        STARTED | {"tokenizer": {"vocab_size": 100, "sampling": 0.5}},
-        *({}, {"tokenizer": None}, {"tokenizer": "ha"}),
+        STARTED | {"tokenizer": {"vocab_size": 300, "sampling": 0.5}},
+        # Nor does a config that cannot be read.
+        *({"tokenizer": None}, {"tokenizer": "ha"}),
     ):
         (run / "config.yaml").write_text(json.dumps(config))
         assert chosen(run, named=True) == "run"
@@ -123,7 +111,7 @@ def test_a_damaged_config_counts_as_none(
     ("key", "config"),
     [
         ("task", {"task": "tagging"}),
-        ("tokenizer.vocab_size", {"tokenizer": {"vocab_size": 99, "sampling": 0.0}}),
+        ("tokenizer.vocab_size", {"tokenizer": {"vocab_size": 299, "sampling": 0.0}}),
         ("metrics.tokenize", {"metrics": {"tokenize": "13a"}}),
     ],
 )
@@ -146,8 +134,8 @@ def test_the_start_of_a_run_may_be_moved_or_renamed(
     Path("link").symlink_to("one")
 
     def differs(before: str | None, now: str | None) -> bool:
-        starts = [STARTED | {"finetune_from": start} for start in (before, now)]
-        return fixed_key_that_differs(starts[0], starts[1]) == "finetune_from"
+        starts = [run_config(STARTED | {"finetune_from": start}) for start in (before, now)]
+        return fixed_key_that_differs(*starts) == "finetune_from"
 
     alike = [("a.ckpt", "./a.ckpt"), ("a.ckpt", "copy.ckpt"), ("one", "link"), ("moved", "a.ckpt")]
     assert not any(differs(*starts) for starts in [*alike, ("moved", "moved"), (None, None)])
@@ -224,13 +212,9 @@ def test_a_killed_process_holds_no_lock_even_if_its_children_live(tmp_path: Path
 
 
 def test_what_has_changed_is_named_key_by_key() -> None:
-    now = CONFIG | {"seed": 2, "optimizer": {"lr": 0.2}, "new": 1}
-    assert changes(STARTED, now) == [
-        "new: None before, 1 now",
-        "optimizer.lr: 0.1 before, 0.2 now",
-        "seed: 1 before, 2 now",
-    ]
-    assert changes(STARTED, CONFIG) == []
+    now = run_config(STARTED | {"seed": 2, "optimizer": {"lr": 0.2}})
+    assert changes(CONFIG, now) == ["optimizer.lr: 0.1 before, 0.2 now", "seed: 1 before, 2 now"]
+    assert changes(CONFIG, replace(CONFIG, checkpoint=Path("run"))) == []
 
 
 @pytest.mark.parametrize("number", [errno.EAGAIN, errno.EACCES])
@@ -267,7 +251,7 @@ def test_systems_say_in_two_ways_that_a_lock_is_held(
         ({"activation": "gelu"}, "model.activation"),
         ({"max_length": 64}, None),
         ({"positions": "learned", "max_length": 64}, "model.positions"),
-        ({"dropout": 0.5, "attention": "eager", "new": 1}, None),
+        ({"dropout": 0.5, "attention": "eager"}, None),
         ({"relative_buckets": 16}, None),
         ({"head_dim": 32, "num_kv_heads": 4}, None),
         ({"head_dim": 64}, "model.head_dim"),
@@ -277,21 +261,24 @@ def test_systems_say_in_two_ways_that_a_lock_is_held(
 )
 def test_a_resumed_run_keeps_its_architecture(model: dict[str, Any], key: str | None) -> None:
     """These have weights of the same shapes."""
-    base = {"num_heads": 4, "activation": "relu", "positions": "rotary", "max_length": 32}
-    base |= {"d_model": 128, "head_dim": None, "num_kv_heads": None, "relative_buckets": 32}
-    before = CONFIG | {"model": base | {"dropout": 0.1, "attention": "auto"}}
-    assert fixed_key_that_differs(before, CONFIG | {"model": before["model"] | model}) == key
-    learned = {"model": before["model"] | {"positions": "learned"}}
-    longer = {"model": learned["model"] | {"max_length": 64}}
-    assert fixed_key_that_differs(CONFIG | learned, CONFIG | longer) == "model.max_length"
-    buckets = {"model": before["model"] | {"positions": "relative"}}
-    fewer = {"model": buckets["model"] | {"relative_buckets": 16}}
-    assert fixed_key_that_differs(CONFIG | buckets, CONFIG | fewer) == "model.relative_buckets"
+
+    def of_model(**changes: Any) -> RunConfig:
+        return replace(CONFIG, model=replace(before, **changes))
+
+    before = ModelConfig(positions="rotary", max_length=32)
+    assert fixed_key_that_differs(of_model(), of_model(**model)) == key
+    learned = of_model(positions="learned")
+    longer = of_model(positions="learned", max_length=64)
+    assert fixed_key_that_differs(learned, longer) == "model.max_length"
+    buckets = of_model(positions="relative")
+    fewer = of_model(positions="relative", relative_buckets=16)
+    assert fixed_key_that_differs(buckets, fewer) == "model.relative_buckets"
 
 
 @pytest.mark.parametrize(("size", "key"), [(5, "data.corpora.new"), (0, None)])
 def test_a_renamed_corpus_may_hold_out_other_pairs(size: int, key: str | None) -> None:
-    corpus = {"validation": None, "test": None, "validation_size": size, "test_size": 0}
-    before = CONFIG | {"data": {"corpus": "files", "corpora": {"old": corpus}}}
-    now = CONFIG | {"data": {"corpus": "files", "corpora": {"new": corpus}}}
+    corpus = CorpusConfig(validation_size=size, test_size=0)
+    before, now = (
+        replace(CONFIG, data=DataConfig("files", corpora={name: corpus})) for name in ("old", "new")
+    )
     assert fixed_key_that_differs(before, now) == key

@@ -10,7 +10,7 @@ from tests.helpers.model.tolerance import assert_close
 from tests.helpers.training.losses import loss_config
 from transformer.settings.loss import LossConfig
 from transformer.training.losses.cross_entropy import cross_entropy
-from transformer.training.losses.r_drop import consistency_loss, plain_consistency_loss
+from transformer.training.losses.r_drop import plain_r_drop_loss, r_drop_loss
 
 ROWS, WIDTH, VOCAB = 23, 8, 31
 ALPHA = 5.0
@@ -39,7 +39,7 @@ def test_r_drop_by_hand() -> None:
     p, q = predictions(hidden, weight)
     divergence = ((p.exp() * (p - q)).sum() + (q.exp() * (q - p)).sum()) / 2
     entropies = [cross_entropy(each, weight, target, 0.1) for each in hidden]
-    found = consistency_loss(config(), hidden, weight, target)
+    found = r_drop_loss(config(), hidden, weight, target)
     assert_close(found.loss, (sum(entropies) + 5.0 * divergence) / 2)
     assert_close(found.cross_entropy, sum(entropies) / 2)
     assert_close(found.divergence, divergence)
@@ -57,9 +57,9 @@ def test_fused_equals_plain_in_value_and_gradient(
 ) -> None:
     for alpha in (0.7, ALPHA):
         hidden, weight, target = inputs(rows, dtype)
-        plain = plain_consistency_loss(hidden, weight, target, smoothing, alpha)
+        plain = plain_r_drop_loss(hidden, weight, target, smoothing, alpha)
         settings = config(chunk, label_smoothing=smoothing, consistency_weight=alpha)
-        mine = consistency_loss(settings, hidden, weight, target)
+        mine = r_drop_loss(settings, hidden, weight, target)
         for ours, formula in zip(mine, plain, strict=True):
             assert_close(ours, formula)
         for found in (plain, mine):
@@ -77,7 +77,7 @@ def test_gradcheck() -> None:
     hidden, weight, target = inputs(rows=5, dtype=torch.float64)
 
     def loss(*tensors: Tensor) -> Tensor:
-        return consistency_loss(config(4), *tensors, target).loss
+        return r_drop_loss(config(4), *tensors, target).loss
 
     assert torch.autograd.gradcheck(loss, (hidden, weight))
 
@@ -85,9 +85,9 @@ def test_gradcheck() -> None:
 @pytest.mark.parametrize("chunk", [6, 512])
 def test_fused_in_bfloat16_is_near(chunk: int) -> None:
     hidden, weight, target = inputs()
-    plain = plain_consistency_loss(hidden, weight, target, 0.1, ALPHA)
+    plain = plain_r_drop_loss(hidden, weight, target, 0.1, ALPHA)
     settings = config(chunk, bfloat16=True)
-    mine = consistency_loss(settings, hidden, weight, target)
+    mine = r_drop_loss(settings, hidden, weight, target)
     for ours, formula in zip(mine, plain, strict=True):
         assert ours.dtype == torch.float32
         torch.testing.assert_close(ours, formula, rtol=1e-2, atol=0)
@@ -97,7 +97,7 @@ def test_fused_in_bfloat16_is_near(chunk: int) -> None:
         assert gradient.dtype == torch.float32
         assert 1e-5 < ((gradient - formula).norm() / formula.norm()).item() < 1e-2
     with torch.autocast("cpu", torch.bfloat16):
-        under = consistency_loss(config(chunk), hidden, weight, target)
+        under = r_drop_loss(config(chunk), hidden, weight, target)
     assert torch.equal(under.loss, mine.loss)
 
 
@@ -107,7 +107,7 @@ def test_equal_passes_do_not_diverge(chunk: int) -> None:
     hidden, weight, target = inputs()
     once = hidden[0].detach().requires_grad_()
     loss = cross_entropy(once, weight, target, 0.1)
-    found = consistency_loss(config(chunk), torch.stack([once, once]), weight, target)
+    found = r_drop_loss(config(chunk), torch.stack([once, once]), weight, target)
     assert_close(found.divergence, torch.zeros(()))
     assert_close(found.loss, loss)
     expected = torch.autograd.grad(loss, (once, weight))
@@ -119,14 +119,14 @@ def test_a_divergence_is_never_negative() -> None:
     hidden, weight, target = inputs(dtype=torch.float64)
     for near in (1.0, 1e-3, 1e-6):
         close = torch.stack([hidden[0], hidden[0] + near * hidden[1]])
-        assert consistency_loss(config(4), close, weight, target).divergence > 0
+        assert r_drop_loss(config(4), close, weight, target).divergence > 0
 
 
 @pytest.mark.parametrize("chunk", [0, 4])
 @pytest.mark.parametrize(("rows", "scale"), [(ROWS, 1e4), (0, 1.0)])
 def test_large_logits_and_no_rows_are_finite(chunk: int, rows: int, scale: float) -> None:
     hidden, weight, target = inputs(rows)
-    found = consistency_loss(config(chunk), hidden * scale, weight, target)
+    found = r_drop_loss(config(chunk), hidden * scale, weight, target)
     gradients = torch.autograd.grad(found.loss, (hidden, weight))
     assert all(torch.isfinite(value).all() for value in (*found, *gradients))
     assert rows or (found.loss == found.divergence == 0 and not gradients[1].any())

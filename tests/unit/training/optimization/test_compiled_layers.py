@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from transformer.common.errors import InputError
-from transformer.runs import train
 from transformer.settings.data import DataConfig
+from transformer.settings.model import ModelConfig
 from transformer.settings.run import RunConfig
 from transformer.settings.trainer import TrainerConfig
-from transformer.training.optimization import compiled_layers
+from transformer.training.optimization import compile_choice, compiled_layers
 
 CHECK = compiled_layers.check_compiler
 
@@ -21,6 +21,7 @@ CHECK = compiled_layers.check_compiler
 def compiler(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The devices that the compiler is tried on, which works; no other cache is changed."""
     tried: list[str] = []
+    compile_choice._compiler_error.cache_clear()
     monkeypatch.setattr(
         compiled_layers, "check_compiler", lambda device, cache: tried.append(str(device))
     )
@@ -29,11 +30,13 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return tried
 
 
-def resolved(monkeypatch: pytest.MonkeyPatch, gpu: bool, **settings: Any) -> str:
+def chosen(
+    monkeypatch: pytest.MonkeyPatch, gpu: bool, **settings: Any
+) -> compile_choice.CompileChoice:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
     trainer = TrainerConfig("gpu" if gpu else "cpu", compile=settings.pop("compile", "auto"))
     config = RunConfig(trainer=trainer, **settings)
-    return train._with_compiler(config).trainer.compile
+    return compile_choice.compile_choice(config)
 
 
 @pytest.mark.parametrize(
@@ -52,25 +55,25 @@ def test_auto_compiles_on_a_gpu(
     given: str,
     gpu: bool,
     model: dict[str, Any],
-    expected: str,
+    expected: Any,
     compiler: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert resolved(monkeypatch, gpu, compile=given, model=model) == expected
+    found = chosen(monkeypatch, gpu, compile=given, model=ModelConfig(**model))
+    assert found == compile_choice.CompileChoice(expected)
     assert compiler == ([] if expected == "none" else ["cuda" if gpu else "cpu"])
 
 
 def test_without_a_compiler_only_a_choice_is_an_error(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fail(device: torch.device, cache: Path) -> None:
         raise InputError("no compiler")
 
     monkeypatch.setattr(compiled_layers, "check_compiler", fail)
-    assert resolved(monkeypatch, True) == "none"
-    assert "nothing is compiled, so training is slower: no compiler" in caplog.text
+    assert chosen(monkeypatch, True) == compile_choice.CompileChoice("none", "no compiler")
     with pytest.raises(InputError, match="no compiler"):
-        resolved(monkeypatch, True, compile="loss")
+        chosen(monkeypatch, True, compile="loss")
 
 
 def test_what_is_compiled_is_kept_in_a_folder(
@@ -83,7 +86,7 @@ def test_what_is_compiled_is_kept_in_a_folder(
         patch.setattr(
             compiled_layers, "check_compiler", lambda device, cache: folders.append(cache)
         )
-        resolved(monkeypatch, True, data=DataConfig(cache="~/kept"))
+        chosen(monkeypatch, True, data=DataConfig(cache="~/kept"))
     assert folders == [tmp_path / "kept" / "compiled"]
     for given, expected in ((None, str(tmp_path)), ("elsewhere", "elsewhere")):
         if given:

@@ -11,7 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from tests.helpers.runs.ranks import Curve, curve
 from tests.helpers.runs.runs import SMALL, composed, corpus_overrides
 from transformer.model.attention.kernels.fused import attend_fused
-from transformer.model.layers.autocast import HeadNorm
+from transformer.model.layers.norm import HeadNorm
 from transformer.runs.train import train
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from transformer.model.attention.attention_bias import AttentionBias
+from transformer.model.attention.attention_context import AttentionContext
 from transformer.model.attention.kernels.fused import attend_fused
 from transformer.model.attention.scaled_dot_product import KeyHeads, QueryHeads
 from transformer.model.attention.sparse_patterns import Pattern
@@ -34,14 +34,14 @@ class Group:
 
 
 def attend_blocks(
-    query: QueryHeads, key: KeyHeads, value: KeyHeads, attention_bias: AttentionBias, dropout: float
+    query: QueryHeads, key: KeyHeads, value: KeyHeads, context: AttentionContext, dropout: float
 ) -> QueryHeads:
     """Compute ``attend`` without hidden blocks; queries and keys are the positions from 0 on."""
-    groups = visible_blocks(attention_bias.causal, attention_bias.pattern, -(-key.size(2) // BLOCK))
+    groups = visible_blocks(context.causal, context.pattern, -(-key.size(2) // BLOCK))
     blocks = tuple(_blocks(heads) for heads in (query, key, value))
     # Gathered keys are as large as several copies of all keys: the backward pass gathers again.
     parts = [
-        checkpoint(_attend_group, *blocks, group, attention_bias, dropout, use_reentrant=False)
+        checkpoint(_attend_group, *blocks, group, context, dropout, use_reentrant=False)
         for group in groups
     ]
     order = torch.cat([group.queries for group in groups]).argsort()
@@ -55,10 +55,10 @@ def _attend_group(
     key: Tensor,
     value: Tensor,
     group: Group,
-    attention_bias: AttentionBias,
+    context: AttentionContext,
     dropout: float,
 ) -> Tensor:
-    assert attention_bias.keys is not None
+    assert context.keys is not None
     query = query[:, :, group.queries]
     # batch head blocks seen block head_dim -> batch head blocks (seen block) head_dim
     key, value = (heads[:, :, group.keys].flatten(3, 4) for heads in (key, value))
@@ -67,20 +67,20 @@ def _attend_group(
     # blocks -> blocks block 1; blocks seen -> blocks 1 (seen block)
     rows = (group.queries[:, None] * BLOCK + within)[:, :, None]
     columns = (group.keys[:, :, None] * BLOCK + within).flatten(1)[:, None, :]
-    length = len(attention_bias.keys)
+    length = len(context.keys)
     real = (rows < length) & (columns < length)
     rows, columns = rows.clamp(max=length - 1), columns.clamp(max=length - 1)
-    seen = (attention_bias.sees(rows, columns) & real)[None, :, None]
-    if attention_bias.mask is not None:
-        mask = attention_bias.mask.expand(-1, -1, length, -1)
+    seen = (context.sees(rows, columns) & real)[None, :, None]
+    if context.mask is not None:
+        mask = context.mask.expand(-1, -1, length, -1)
         # batch head blocks block keys -> batch blocks head block keys
         seen = seen & mask[:, :, rows, columns].movedim(2, 1)
     bias = None
-    if attention_bias.bias is not None:
-        heads = torch.arange(attention_bias.bias.num_heads, device=query.device)
+    if context.bias is not None:
+        heads = torch.arange(context.bias.num_heads, device=query.device)
         # head 1 1, blocks 1 block keys -> blocks head block keys -> (batch blocks) head block keys
         distance = (columns - rows)[:, None]
-        bias = attention_bias.bias(heads[:, None, None], distance).repeat(batch, 1, 1, 1)
+        bias = context.bias(heads[:, None, None], distance).repeat(batch, 1, 1, 1)
     # batch blocks 1 block keys -> (batch blocks) 1 block keys
     mask = seen.expand(batch, *seen.shape[1:]).flatten(0, 1)
     # batch head blocks block head_dim -> (batch blocks) head block head_dim
@@ -95,14 +95,14 @@ def visible_blocks(
     causal: bool, pattern: Pattern | None, count: int, block: int = BLOCK
 ) -> list[Group]:
     """Which of ``count`` blocks of keys each block of queries sees; found once for each length."""
-    attention_bias = AttentionBias(causal=causal, pattern=pattern)
+    context = AttentionContext(causal=causal, pattern=pattern)
     groups = []
     # The cached tensors must serve training too.
     with torch.inference_mode(False):
         positions = torch.arange(count * block)
         by_count: dict[int, list[tuple[int, Tensor]]] = {}
         for number, rows in enumerate(positions.split(block)):
-            seen = attention_bias.sees(rows[:, None], positions[None, :]).any(0)
+            seen = context.sees(rows[:, None], positions[None, :]).any(0)
             # key -> key_blocks block
             keys = seen.view(-1, block).any(1).nonzero().squeeze(1)
             by_count.setdefault(len(keys), []).append((number, keys))

@@ -3,18 +3,16 @@
 import math
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from transformer.common.errors import InputError
-from transformer.model.attention.attention_bias import AttentionBias
-from transformer.model.attention.kernels.fused import attend_fused, hidden_keys
+from transformer.model.attention.attention_context import AttentionContext
+from transformer.model.attention.kernels.fused import attend_masked
 from transformer.model.attention.scaled_dot_product import (
     KeyHeads,
     QueryHeads,
@@ -56,36 +54,58 @@ class Sdpa:
         query: QueryHeads,
         key: KeyHeads,
         value: KeyHeads,
-        attention_bias: AttentionBias,
+        context: AttentionContext,
         dropout: float,
     ) -> QueryHeads:
         """Attend; raises InputError if the forced backend cannot compute this here."""
-        if self.backend == "any" and plain_is_faster(query, key, attention_bias, dropout):
-            plain = attend_short if attention_bias.every_query_sees else eager
-            return plain(query, key, value, attention_bias, dropout)
+        context = prepare_sdpa(context, query.dtype)
+        if self.backend == "any" and plain_is_faster(query, key, context, dropout):
+            plain = attend_short if _every_query_sees(context, query.dtype) else eager
+            return plain(query, key, value, context, dropout)
         try:
-            with self._kernels(query, attention_bias):
-                if attention_bias.only_causal:
-                    return attend_fused(query, key, value, dropout=dropout, causal=True)
-                hidden, bias = hidden_keys(attention_bias, query.dtype), attention_bias.dense_bias
-                return attend_fused(query, key, value, hidden, bias=bias, dropout=dropout)
+            with self._kernels(query, context):
+                # A branch, because a compiled comparison of lengths is no bool.
+                if context.only_causal:
+                    return attend_masked(query, key, value, None, dropout=dropout, causal=True)
+                additive = context.additive_mask(query.dtype)
+                return attend_masked(query, key, value, additive, dropout=dropout)
         except RuntimeError as error:
             if "No viable backend" not in str(error) and "No available kernel" not in str(error):
                 raise
-            masked = "" if attention_bias.only_causal else ", a mask or bias"
+            masked = "" if context.only_causal else ", a mask or bias"
             raise InputError(
                 f"model.sdpa_backend={self.backend} cannot compute {query.dtype}, heads of width "
                 f"{query.size(-1)}{masked} on {query.device.type}; set model.sdpa_backend=any"
             ) from error
 
-    def _kernels(
-        self, query: QueryHeads, attention_bias: AttentionBias
-    ) -> AbstractContextManager[Any]:
+    def _kernels(self, query: QueryHeads, context: AttentionContext) -> AbstractContextManager[Any]:
         if self.backend != "any":
             return sdpa_kernel(BACKENDS[self.backend])
-        if attention_bias.only_causal and is_short_on_cuda(query):
+        if context.only_causal and is_short_on_cuda(query):
             return sdpa_kernel(EFFICIENT_FIRST, set_priority=True)
         return without_cudnn() if query.device.type == "cuda" else nullcontext()
+
+
+def prepare_sdpa(
+    context: AttentionContext, dtype: torch.dtype, training: bool = True
+) -> AttentionContext:
+    """Fill the mask of all pairs, unless a flag of torch's kernel replaces a causal mask."""
+    if context.dense is not None or (context.only_causal and not _may_be_plain(context)):
+        return context
+    return replace(context, dense=context.densified(dtype))
+
+
+def _may_be_plain(context: AttentionContext) -> bool:
+    """Whether plain products may compute a causal mask; see ``plain_is_faster``."""
+    assert context.keys is not None
+    if context.keys.device.type != "cpu" or torch.compiler.is_compiling():
+        return False
+    return len(context.keys) <= (SHORT if torch.is_grad_enabled() else FEW)
+
+
+def _every_query_sees(context: AttentionContext, dtype: torch.dtype) -> bool:
+    additive = context.additive_mask(dtype)
+    return additive is None or additive.sees is None
 
 
 def without_cudnn() -> AbstractContextManager[Any]:
@@ -112,7 +132,7 @@ def is_short_on_cuda(query: QueryHeads) -> bool:
 
 
 def plain_is_faster(
-    query: QueryHeads, key: KeyHeads, attention_bias: AttentionBias, dropout: float
+    query: QueryHeads, key: KeyHeads, context: AttentionContext, dropout: float
 ) -> bool:
     """Whether plain products are faster on a CPU (docs/performance.md, docs/decoding.md)."""
     if query.device.type != "cpu" or torch.compiler.is_compiling():
@@ -120,15 +140,16 @@ def plain_is_faster(
     if torch.is_grad_enabled():
         return max(query.size(2), key.size(2)) <= SHORT
     few = query.size(2) <= FEW <= key.size(2) and query.size(1) == key.size(1)
-    return few and not dropout and attention_bias.every_query_sees
+    return few and not dropout and _every_query_sees(context, query.dtype)
 
 
 def attend_short(
-    query: QueryHeads, key: KeyHeads, value: KeyHeads, attention_bias: AttentionBias, dropout: float
+    query: QueryHeads, key: KeyHeads, value: KeyHeads, context: AttentionContext, dropout: float
 ) -> QueryHeads:
     """The formula with 16 keys or more, for torch's softmax on a CPU; all queries see a key."""
     key, value = repeat_heads(query, key), repeat_heads(query, value)
-    summand, missing = penalty(attention_bias), VECTOR - key.size(2)
+    additive, missing = context.additive_mask(query.dtype), VECTOR - key.size(2)
+    summand = None if additive is None else additive.summand
     if missing > 0:
         zeros = query.new_zeros(1, 1, 1, key.size(2), dtype=torch.float32)
         summand = zeros if summand is None else zeros + summand
@@ -140,18 +161,3 @@ def attend_short(
     scores = scores * scale if summand is None else torch.add(summand, scores, alpha=scale)
     weights = scores.softmax(dim=-1).to(value.dtype)
     return F.dropout(weights, dropout) @ value
-
-
-def penalty(
-    attention_bias: AttentionBias,
-) -> Float[Tensor, "#batch #head #query #key"] | None:
-    """Mask and bias as one summand of the scores, -inf where a query may not attend."""
-
-    def make() -> Tensor | None:
-        mask, bias = attention_bias.dense_mask, attention_bias.dense_bias
-        if mask is None:
-            return bias
-        hidden = torch.zeros(mask.shape, device=mask.device).masked_fill_(~mask, -math.inf)
-        return hidden if bias is None else bias + hidden
-
-    return attention_bias.once("penalty", make)

@@ -1,11 +1,11 @@
-"""The texts to examine, unchanged, and the line numbers of their pairs."""
+"""The texts to examine, unchanged, and the locations of their lines."""
 
 from dataclasses import replace
 
 from transformer.common.errors import InputError
 from transformer.data.corpora.resolve import as_files, find_corpus_splits
 from transformer.data.corpora.split import Split, numbered
-from transformer.quality.base import Side
+from transformer.quality.check import Side
 from transformer.settings.data import DataConfig
 
 

@@ -9,7 +9,7 @@ from transformer.common.errors import how_to_install
 from transformer.data.corpora.split import NumberedPair, Split, numbered
 from transformer.data.text.parallel import Pair
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.quality import base
+from transformer.quality import check
 from transformer.quality.checks import (
     characters,
     languages,
@@ -35,7 +35,7 @@ class Checks:
     def __init__(
         self,
         splits: Mapping[str, Split],
-        config: base.ExaminationConfig,
+        config: check.ExaminationConfig,
         tokenizer: Tokenizer | None = None,
     ) -> None:
         """Choose the checks; without a tokenizer, tokens are estimated. The splits have "train"."""
@@ -56,12 +56,12 @@ class Checks:
             for pair, source, target in zip(chunk, *counts, strict=True):
                 yield pair._replace(source_tokens=source, target_tokens=target)
 
-    def build(self, split: str) -> list[base.Check]:
+    def build(self, split: str) -> list[check.Check]:
         """New checks for a split; raises InputError if a text cannot be read."""
         enabled, new = self.config.checks - self.skipped.keys(), (split, self.config.examples)
         finders = self._finders(split).items()
-        checks: list[base.Check] = [
-            base.PairCheck(*new, n, find) for n, find in finders if n in enabled
+        checks: list[check.Check] = [
+            check.PairCheck(*new, n, find) for n, find in finders if n in enabled
         ]
         if not enabled.isdisjoint(Repeats.names):
             checks.append(Repeats(*new))
@@ -72,7 +72,7 @@ class Checks:
             checks.append(Leaks(held_out, self.config.examples))
         return checks
 
-    def _finders(self, split: str) -> dict[str, base.FindFault]:
+    def _finders(self, split: str) -> dict[str, check.FindFault]:
         """Checks that look at each pair alone, in the order of the faults of a rejected pair."""
         config, has_features = self.config, self.splits[split].corpus.features
         return {
@@ -89,11 +89,11 @@ class Checks:
             "too_long": partial(lengths.find_overlong, config.max_length),
             "ratio": lambda p: lengths.find_disproportion(self._lengths, config.ratio, p),
             "copy": lambda p: languages.find_copy(self._lexicon, p),
-            "script": base.either_side(
+            "script": check.either_side(
                 lambda side, text: characters.describe_foreign_script(self._scripts, side, text)
             ),
             "language": lambda p: self._find_wrong_language(p),
-            "unknown_characters": base.either_side(
+            "unknown_characters": check.either_side(
                 partial(self._alphabet.describe, split == "train")
             ),
         }
@@ -116,11 +116,11 @@ class Checks:
         return languages.Lexicon(self._sample)
 
     @cached_property
-    def _scripts(self) -> dict[base.Side, frozenset[str]]:
-        return dict(zip(base.SIDES, map(characters.frequent_scripts, self._sides), strict=True))
+    def _scripts(self) -> dict[check.Side, frozenset[str]]:
+        return dict(zip(check.SIDES, map(characters.frequent_scripts, self._sides), strict=True))
 
     @cached_property
-    def _find_wrong_language(self) -> base.FindFault:
+    def _find_wrong_language(self) -> check.FindFault:
         source, target = map(languages.Language.of, self.config.languages, self._sides)
         return partial(languages.find_wrong_language, (source, target), self._lexicon)
 
@@ -136,6 +136,6 @@ def count_tokens(
     return [list(map(len, ids)) for ids in encoded]
 
 
-def _find_control_in_features(pair: NumberedPair) -> base.Fault | None:
+def _find_control_in_features(pair: NumberedPair) -> check.Fault | None:
     """The tab before the features of a source is meant."""
     return characters.find_control(pair._replace(source=pair.source.replace("\t", " ", 1)))

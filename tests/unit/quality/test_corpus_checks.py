@@ -9,7 +9,7 @@ import pytest
 from tests.helpers.data.corpora import tokenizer_config
 from transformer.data.corpora.split import NumberedPair
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.quality.base import FindFault, Side, bare, either_side, quoted
+from transformer.quality.check import FindFault, Side, bare, either_side, quoted
 from transformer.quality.checks.characters import (
     Alphabet,
     char_script,
@@ -26,7 +26,7 @@ from transformer.quality.checks.numbers_and_urls import (
     find_different_numbers,
     find_different_urls,
 )
-from transformer.quality.factory import count_tokens
+from transformer.quality.corpus_checks import count_tokens
 from transformer.settings.tokenizer import TokenizerConfig
 
 

@@ -1,4 +1,4 @@
-"""Settings of an examination, and base classes of the checks."""
+"""A check and its findings: base classes, names and the settings of an examination."""
 
 import re
 import unicodedata

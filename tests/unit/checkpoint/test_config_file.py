@@ -4,12 +4,12 @@ import os
 from pathlib import Path
 
 import pytest
-from omegaconf import OmegaConf
 
+from transformer.checkpoint.config_file import read_config, saved_config
 from transformer.common.errors import InputError
-from transformer.runs.config_file import read_config, saved_config
+from transformer.settings.run import RunConfig
 
-BEFORE, NOW = OmegaConf.create({"seed": 1}), OmegaConf.create({"seed": 2})
+BEFORE, NOW = RunConfig(seed=1), RunConfig(seed=2)
 
 
 @pytest.fixture
@@ -23,11 +23,11 @@ def run(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("damaged", [False, True])
 def test_a_refused_call_changes_nothing(run: Path, damaged: bool) -> None:
     with pytest.raises(InputError, match="refused"), saved_config(NOW, run):
-        assert read_config(run) == {"seed": 2}
+        assert read_config(run) == NOW
         if damaged:
             (run / "checkpoints" / "last.ckpt").rename(run / "checkpoints" / "unused-last.ckpt")
         raise InputError("refused")
-    assert read_config(run) == {"seed": 1}
+    assert read_config(run) == BEFORE
 
 
 def test_what_has_trained_says_with_what(run: Path) -> None:
@@ -36,7 +36,7 @@ def test_what_has_trained_says_with_what(run: Path) -> None:
         file.with_name("new").write_text("2")
         os.replace(file.with_name("new"), file)
         raise InputError("diverges")
-    assert read_config(run) == {"seed": 2}
+    assert read_config(run) == NOW
 
 
 def test_a_full_disk_leaves_the_file_whole(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,5 +49,5 @@ def test_a_full_disk_leaves_the_file_whole(run: Path, monkeypatch: pytest.Monkey
         saved_config(NOW, run),
     ):
         pass
-    assert read_config(run) == {"seed": 1}
+    assert read_config(run) == BEFORE
     assert {path.name for path in run.iterdir()} == {"config.yaml", "checkpoints"}

@@ -1,39 +1,49 @@
-"""What all layers of a stack share: mask, sparse pattern and relative positions."""
+"""What all layers of a stack share: mask, bias and rotation of their attention."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transformer.model.attention.masks import Mask, causal_mask
+from transformer.model.attention.masks import (
+    AdditiveMask,
+    Bias,
+    Mask,
+    additive_mask,
+    causal_mask,
+)
 from transformer.model.positions.alibi import AlibiBias
 from transformer.model.positions.rotary import RotaryPositions, Rotation
 from transformer.model.positions.t5_buckets import BucketBias
 
 if TYPE_CHECKING:
+    from torch.nn.attention.flex_attention import BlockMask
+
     from transformer.model.attention.sparse_patterns import Pattern
 
 RelativeBias = AlibiBias | BucketBias
 Positions = Int[Tensor, "*#shape"]
-T = TypeVar("T")
 
 
-def _once(make: Callable[["AttentionBias"], T]) -> T:
-    """A property computed once: torch.compile cannot trace that of functools before 3.12."""
+class Dense(NamedTuple):
+    """Mask and bias of all pairs of a query and a key; None allows every key, or adds nothing."""
 
-    def get(self: "AttentionBias") -> T:
-        return self.once(make.__name__, lambda: make(self))
-
-    return cast(T, property(get, doc=make.__doc__))
+    mask: Mask | None
+    bias: Bias | None
+    additive: AdditiveMask | None
 
 
 @dataclass(frozen=True)
-class AttentionBias:
+class AttentionContext:
     """Mask, bias and rotation of one attention.
+
+    The first attributes define them, by positions where they can. ``dense`` and ``blocks`` are the
+    same as tensors: a stack computes once what its kernel reads (``Preparation``). A kernel
+    computes for itself what is None.
 
     Attributes:
         mask: True where a query may attend: the padding of a batch, or any other mask.
@@ -44,7 +54,9 @@ class AttentionBias:
         bias: Bias of the scores by distance.
         rotation: Rotation of queries and new keys by the positions of the queries.
         unfilled: Number of last keys that are empty in a cache, and hidden (causal only).
-        no_row_empty: The caller knows that every query may attend to some key.
+        every_query_sees: The caller knows that every query may attend to some key.
+        dense: Mask and bias of all pairs.
+        blocks: The visible blocks, as ``flex_attention`` reads them.
     """
 
     mask: Mask | None = None
@@ -55,8 +67,9 @@ class AttentionBias:
     bias: RelativeBias | None = None
     rotation: Rotation | None = None
     unfilled: int = 0
-    no_row_empty: bool = False
-    _made: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    every_query_sees: bool = False
+    dense: Dense | None = None
+    blocks: "BlockMask | None" = None
 
     @property
     def only_causal(self) -> bool:
@@ -72,9 +85,10 @@ class AttentionBias:
         seen = before if self.causal else torch.ones_like(before)
         return seen if self.pattern is None else seen & self.pattern(query, key)
 
-    @_once
     def dense_mask(self) -> Mask | None:
         """The keys that every query may attend to; None is all keys."""
+        if self.dense is not None:
+            return self.dense.mask
         seen = self.mask
         if self.queries is None or self.keys is None:
             return seen
@@ -92,24 +106,28 @@ class AttentionBias:
             seen = allowed if seen is None else seen & allowed
         return seen
 
-    @_once
-    def dense_bias(self) -> Float[Tensor, "1 head query key"] | None:
+    def dense_bias(self) -> Bias | None:
+        """The bias of every query and key; None adds nothing."""
+        if self.dense is not None:
+            return self.dense.bias
         if self.bias is None or self.queries is None or self.keys is None:
             return None
         heads = torch.arange(self.bias.num_heads, device=self.keys.device)
         # head 1 1, 1 query key -> 1 head query key
         return self.bias(heads[:, None, None], (self.keys - self.queries[:, None])[None])[None]
 
-    @_once
-    def every_query_sees(self) -> bool:
-        """Whether every query may attend to some key: without a mask, to itself."""
-        return self.mask is None or self.dense_mask is None or bool(self.dense_mask.any(-1).all())
+    def additive_mask(self, dtype: torch.dtype) -> AdditiveMask | None:
+        """Mask and bias as one summand of scores of this type; None adds nothing."""
+        return self.densified(dtype).additive
 
-    def once(self, name: str, make: Callable[[], T]) -> T:
-        """Make something once, and keep it under its name."""
-        if name not in self._made:
-            self._made[name] = make()
-        return self._made[name]
+    def densified(self, dtype: torch.dtype) -> Dense:
+        """Mask and bias of all pairs, the sum for scores of this type."""
+        if self.dense is not None:
+            return self.dense
+        mask, bias = self.dense_mask(), self.dense_bias()
+        # Without a mask of its own, a query attends to itself.
+        every_query_sees = self.every_query_sees or self.mask is None
+        return Dense(mask, bias, additive_mask(mask, bias, dtype, every_query_sees))
 
     def rotate(
         self, heads: Float[Tensor, "batch head length head_dim"]
@@ -117,16 +135,29 @@ class AttentionBias:
         """Queries or keys of self-attention, rotated if the positions are rotary."""
         return heads if self.rotation is None else self.rotation(heads)
 
-    def select(self, sentences: Int[Tensor, " kept"]) -> "AttentionBias":
+    def select(self, sentences: Int[Tensor, " kept"]) -> "AttentionContext":
+        """The context of these sentences alone, of a cross-attention."""
         assert self.mask is not None
-        selected = replace(self, mask=self.mask.index_select(0, sentences))
-        if self._made.get("every_query_sees"):
-            selected._made["every_query_sees"] = True
-        return selected
+        mask = self.mask.index_select(0, sentences)
+        if self.dense is None or self.dense.additive is None:
+            return replace(self, mask=mask)
+        summand, sees = self.dense.additive
+        sees = None if sees is None else sees.index_select(0, sentences)
+        additive = AdditiveMask(summand.index_select(0, sentences), sees)
+        return replace(self, mask=mask, dense=Dense(mask, None, additive))
 
 
-class SelfAttentionBias(nn.Module):
-    """Pattern and positions of a stack; makes the ``AttentionBias`` of its self-attention."""
+Preparation = Callable[[AttentionContext, torch.dtype, bool], AttentionContext]
+"""Fills what a kernel reads of a context, for scores of this type, in training or not."""
+
+
+def prepare_dense(context: AttentionContext, dtype: torch.dtype, _: bool) -> AttentionContext:
+    """Fill mask and bias of all pairs."""
+    return replace(context, dense=context.densified(dtype))
+
+
+class StackContext(nn.Module):
+    """Pattern, positions and kernel of a stack; makes the contexts of a forward pass."""
 
     def __init__(
         self,
@@ -135,12 +166,14 @@ class SelfAttentionBias(nn.Module):
         pattern: "Pattern | None" = None,
         bias: RelativeBias | None = None,
         rotary: RotaryPositions | None = None,
+        prepare: Preparation | None = None,
     ) -> None:
         super().__init__()
         self.causal = causal
         self.pattern = pattern
         self.bias = bias
         self.rotary = rotary
+        self.prepare = prepare
 
     def forward(
         self,
@@ -149,16 +182,26 @@ class SelfAttentionBias(nn.Module):
         mask: Mask | None,
         device: torch.device,
         *,
+        dtype: torch.dtype = torch.float32,
         room: int | None = None,
-    ) -> AttentionBias:
-        """The bias of ``length`` queries from ``start`` on, over the filled ``room`` of a cache."""
+    ) -> AttentionContext:
+        """Self-attention of ``length`` queries from ``start`` on, over a cache of this room."""
         end = start + length
         keys = torch.arange(room or end, device=device)
         queries = keys[start:end]
         rotation = None if self.rotary is None else self.rotary(queries)
-        return AttentionBias(
+        context = AttentionContext(
             *(mask, queries, keys, self.causal, self.pattern, self.bias, rotation),
             unfilled=len(keys) - end,
             # A sentence of a training batch has a token, to the left of its padding.
-            no_row_empty=self.training and self.pattern is None,
+            every_query_sees=self.training and self.pattern is None,
         )
+        return self._prepared(context, dtype)
+
+    def cross(self, mask: Mask, dtype: torch.dtype) -> AttentionContext:
+        """Cross-attention to the source tokens of this mask."""
+        context = AttentionContext(mask, every_query_sees=self.training)
+        return self._prepared(context, dtype)
+
+    def _prepared(self, context: AttentionContext, dtype: torch.dtype) -> AttentionContext:
+        return context if self.prepare is None else self.prepare(context, dtype, self.training)

@@ -4,8 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from transformer.common import errors, files, hub
+from transformer.common import errors, hub
 from transformer.common.errors import InputError, MissingFile
+from transformer.decoding.translation.translator import Translator
+from transformer.interchange import import_model
+from transformer.interchange.translators import local_run
+from transformer.settings.import_model import ImportConfig
 
 
 @pytest.mark.parametrize(
@@ -26,23 +30,34 @@ def test_a_name_is_asked_for_only_if_no_path_is_meant(
     Path("runs").mkdir()
     names = []
 
-    def found(given: str) -> Path:
-        names.append(given)
+    def found(config: ImportConfig) -> Path:
+        names.append(config.checkpoint)
         return Path("cached")
 
-    monkeypatch.setattr(files, "hub_run", found)
-    assert files.local_path(name) == (Path("cached") if asked else Path(name))
-    assert names == [name] * asked
+    monkeypatch.setattr(import_model, "import_model", found)
+    assert local_run(name) == (Path("cached") if asked else Path(name))
+    assert names == ["hf://" + name.removeprefix("hf://")] * asked
 
-    def missing(given: str) -> Path:
-        raise MissingFile(f"{given} is not on the Hub")
+    def missing(config: ImportConfig) -> Path:
+        raise MissingFile(f"{config.checkpoint} is not on the Hub")
 
-    monkeypatch.setattr(files, "hub_run", missing)
+    monkeypatch.setattr(import_model, "import_model", missing)
     if name.startswith("hf://"):
         with pytest.raises(MissingFile):
-            files.local_path(name)
+            local_run(name)
     else:
-        assert files.local_path(name) == Path(name)
+        assert local_run(name) == Path(name)
+
+
+def test_a_file_is_loaded_and_a_name_of_the_hub_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("hf://user/model", "user/model"):
+        with pytest.raises(
+            InputError, match=r"load_translator\(TranslatorConfig\('.*user/model'\)"
+        ):
+            Translator.load(name)
 
 
 @pytest.mark.parametrize("name", ["hf://model", "hf://a/b/c", "http://a/b", "hf://a b/c", "hf://"])

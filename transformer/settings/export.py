@@ -1,0 +1,41 @@
+"""Settings of ``export``; conf/export.yaml explains them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from transformer.common.schema import Range
+from transformer.settings.decoding import SearchConfig, without_limits
+from transformer.settings.translator import TranslatorConfig
+
+Quantization = Literal["float32", "int8", "int8_float32", "int16", "float16", "bfloat16"]
+
+
+@dataclass(frozen=True)
+class ExportConfig:
+    """What is exported, and how it is verified; ``format`` is a key of ``FORMATS``."""
+
+    checkpoint: str
+    format: str = "ctranslate2"
+    quantization: Quantization = "float32"
+    sentences: Annotated[int, Range(1)] | None = 500
+    license: str = "unknown"
+    max_bleu_loss: float = 0.3
+    output: Path | None = None
+    onnxruntime_web: str | None = None
+    repo: str | None = None
+    """The name of the model on the Hub, for its model card."""
+    heads_off: str | Sequence[str] | None = None
+    batch_tokens: Annotated[int, Range(1)] = 4096
+    trust: bool = False
+
+    @property
+    def translator(self) -> TranslatorConfig:
+        """The translator that is exported; greedy search compares it with its export."""
+        return TranslatorConfig(
+            self.checkpoint,
+            heads_off=self.heads_off,
+            batch_tokens=self.batch_tokens,
+            decoding=without_limits(SearchConfig(algorithm="greedy", beam_size=1)),
+        )

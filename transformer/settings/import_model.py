@@ -1,0 +1,19 @@
+"""Settings of ``import``; conf/import.yaml explains them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class ImportConfig:
+    """Which model of another framework becomes a run.
+
+    Without ``output`` a model of the Hub becomes a run in the cache, once for each of its commits.
+    """
+
+    checkpoint: str
+    output: Path | None = None
+    languages: str | None = None
+    validation: str | Sequence[str] | None = None
+    test: str | Sequence[str] | None = None

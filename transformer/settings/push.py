@@ -1,0 +1,38 @@
+"""Settings of ``push``; conf/push.yaml explains them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from transformer.common.schema import Range
+from transformer.settings.export import ExportConfig
+
+
+@dataclass(frozen=True)
+class PushConfig:
+    """What is uploaded to the Hugging Face Hub, and under which name."""
+
+    checkpoint: str
+    repo: str
+    private: bool = False
+    dry_run: bool = False
+    output: Path | None = None
+    format: Literal["huggingface", "safetensors"] = "huggingface"
+    license: str = "unknown"
+    sentences: Annotated[int, Range(1)] | None = 500
+    max_bleu_loss: float = 0.3
+    batch_tokens: Annotated[int, Range(1)] = 4096
+    trust: bool = False
+
+    def export(self, repo: str) -> ExportConfig:
+        """The export that is uploaded as the model ``repo``."""
+        return ExportConfig(
+            self.checkpoint,
+            self.format,
+            repo=repo,
+            license=self.license,
+            sentences=self.sentences,
+            max_bleu_loss=self.max_bleu_loss,
+            batch_tokens=self.batch_tokens,
+            trust=self.trust,
+        )

@@ -1,0 +1,48 @@
+"""Settings of a translator that is loaded; conf/translate.yaml explains them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from transformer.common.schema import Range
+from transformer.settings.decoding import SearchConfig
+from transformer.settings.model import Precision
+
+Averaging = Literal["probability", "log_probability"]
+EngineName = Literal["torch", "ctranslate2", "auto"]
+
+
+@dataclass(frozen=True)
+class TranslatorConfig:
+    """Which checkpoints translate, and how: the keys that ``translate`` shares with other verbs."""
+
+    checkpoint: str | Sequence[str]
+    """A run directory, a checkpoint file, an export or ``hf://USER/MODEL``; several are an
+    ensemble."""
+    averaging: Averaging | None = None
+    """Of an ensemble; None is ``probability``."""
+    to: str | None = None
+    tag: str | None = None
+    from_: str | None = None
+    """``to``, ``tag`` and ``from_``: the tags of a source without any."""
+    heads_off: str | Sequence[str] | None = None
+    alignment_head: str | None = None
+    """``LAYER.HEAD``; None is that of the run."""
+    alignment_threshold: float | None = None
+    device: str = "cpu"
+    precision: Precision | None = None
+    """None is bfloat16 on a GPU that has it, else float32."""
+    batch_tokens: Annotated[int, Range(1)] | None = None
+    """None suits the device."""
+    engine: EngineName = "torch"
+    engine_folder: Path | None = None
+    trust: bool = False
+    decoding: Mapping[str, Any] | SearchConfig = field(default_factory=dict)
+    """Changes of the run's own search by key, such as ``{"beam_size": 10}``, or a whole search."""
+
+    @property
+    def checkpoints(self) -> tuple[str, ...]:
+        """The names of all checkpoints."""
+        names = self.checkpoint
+        return (names,) if isinstance(names, str) else tuple(names)
