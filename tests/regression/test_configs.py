@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
@@ -70,9 +69,8 @@ def test_the_yaml_of_a_command_shows_the_defaults_of_its_dataclass(command: str)
     config = compose_config(command, ["~experiment"] if command == "train" else needed)
     if command not in COMMANDS:
         return
-    settings: Any = command_settings(command, config, [])
-    if command == "train":
-        settings = run_settings(config)
+    train = command == "train"
+    settings = run_settings(config) if train else command_settings(command, config, [])
     kind = COMMANDS[command]
     assert settings == kind(**{key: getattr(settings, key) for key in required})
     unshown = dict(flat(defaults(kind))).keys() - dict(flat(OmegaConf.to_container(config))).keys()
