@@ -12,6 +12,8 @@ from transformer.common.version import VERSION
 if TYPE_CHECKING:
     from transformer.checkpoint.checkpoint import Checkpoint as Checkpoint
     from transformer.checkpoint.checkpoint import load_checkpoint as load_checkpoint
+    from transformer.commands.score import score_targets as score_targets
+    from transformer.commands.select import select as select
     from transformer.common.errors import InputError as InputError
     from transformer.data.tokenization.tokenizer import Tokenizer as Tokenizer
     from transformer.decoding.constraints.request import Constraints as Constraints
@@ -48,6 +50,8 @@ if TYPE_CHECKING:
     from transformer.settings.recovery import RecoveryConfig as RecoveryConfig
     from transformer.settings.run import RunConfig as RunConfig
     from transformer.settings.schedule import ScheduleConfig as ScheduleConfig
+    from transformer.settings.score import ScoreConfig as ScoreConfig
+    from transformer.settings.select import SelectConfig as SelectConfig
     from transformer.settings.tokenizer import TokenizerConfig as TokenizerConfig
     from transformer.settings.trainer import TrainerConfig as TrainerConfig
     from transformer.settings.translator import TranslatorConfig as TranslatorConfig
@@ -63,6 +67,8 @@ _NAMES = {
         "Checkpoint",
         "load_checkpoint",
     ),
+    "commands.score": ("score_targets",),
+    "commands.select": ("select",),
     "common.errors": ("InputError",),
     "data.tokenization.tokenizer": ("Tokenizer",),
     "decoding.constraints.request": ("Constraints",),
@@ -100,6 +106,8 @@ _NAMES = {
     "settings.recovery": ("RecoveryConfig",),
     "settings.run": ("RunConfig",),
     "settings.schedule": ("ScheduleConfig",),
+    "settings.score": ("ScoreConfig",),
+    "settings.select": ("SelectConfig",),
     "settings.tokenizer": ("TokenizerConfig",),
     "settings.trainer": ("TrainerConfig",),
     "settings.export": ("ExportConfig",),

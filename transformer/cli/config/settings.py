@@ -10,6 +10,8 @@ from omegaconf import DictConfig, OmegaConf
 from transformer.common.schema import field_key, override_key, typed
 
 SETTINGS: dict[str, str] = {
+    "score": "score:ScoreConfig",
+    "select": "select:SelectConfig",
     "text": "text:TextConfig",
 }
 """The dataclass of each command, in ``transformer.settings``."""
