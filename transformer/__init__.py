@@ -12,8 +12,13 @@ from transformer.common.version import VERSION
 if TYPE_CHECKING:
     from transformer.checkpoint.checkpoint import Checkpoint as Checkpoint
     from transformer.checkpoint.checkpoint import load_checkpoint as load_checkpoint
+<<<<<<< HEAD
+    from transformer.commands.score import score_targets as score_targets
+    from transformer.commands.select import select as select
+=======
     from transformer.commands.clean import clean as clean
     from transformer.commands.doctor import doctor as doctor
+>>>>>>> main
     from transformer.common.errors import InputError as InputError
     from transformer.data.tokenization.tokenizer import Tokenizer as Tokenizer
     from transformer.decoding.constraints.request import Constraints as Constraints
@@ -55,6 +60,8 @@ if TYPE_CHECKING:
     from transformer.settings.recovery import RecoveryConfig as RecoveryConfig
     from transformer.settings.run import RunConfig as RunConfig
     from transformer.settings.schedule import ScheduleConfig as ScheduleConfig
+    from transformer.settings.score import ScoreConfig as ScoreConfig
+    from transformer.settings.select import SelectConfig as SelectConfig
     from transformer.settings.tokenizer import TokenizerConfig as TokenizerConfig
     from transformer.settings.trainer import TrainerConfig as TrainerConfig
     from transformer.settings.translator import TranslatorConfig as TranslatorConfig
@@ -70,8 +77,13 @@ _NAMES = {
         "Checkpoint",
         "load_checkpoint",
     ),
+<<<<<<< HEAD
+    "commands.score": ("score_targets",),
+    "commands.select": ("select",),
+=======
     "commands.clean": ("clean",),
     "commands.doctor": ("doctor",),
+>>>>>>> main
     "common.errors": ("InputError",),
     "data.tokenization.tokenizer": ("Tokenizer",),
     "decoding.constraints.request": ("Constraints",),
@@ -118,6 +130,8 @@ _NAMES = {
     "settings.recovery": ("RecoveryConfig",),
     "settings.run": ("RunConfig",),
     "settings.schedule": ("ScheduleConfig",),
+    "settings.score": ("ScoreConfig",),
+    "settings.select": ("SelectConfig",),
     "settings.tokenizer": ("TokenizerConfig",),
     "settings.trainer": ("TrainerConfig",),
     "settings.export": ("ExportConfig",),

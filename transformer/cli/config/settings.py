@@ -15,6 +15,8 @@ SETTINGS: dict[str, str] = {
     "consolidate": "consolidate:ConsolidateConfig",
     "doctor": "doctor:DoctorConfig",
     "report": "report:ReportConfig",
+    "score": "score:ScoreConfig",
+    "select": "select:SelectConfig",
     "text": "text:TextConfig",
     "tune": "tune:TuneConfig",
 }
