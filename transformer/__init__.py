@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from transformer.checkpoint.checkpoint import load_checkpoint as load_checkpoint
     from transformer.commands.clean import clean as clean
     from transformer.commands.doctor import doctor as doctor
+    from transformer.commands.score import score_targets as score_targets
+    from transformer.commands.select import select as select
     from transformer.common.errors import InputError as InputError
     from transformer.data.tokenization.tokenizer import Tokenizer as Tokenizer
     from transformer.decoding.constraints.request import Constraints as Constraints
@@ -55,6 +57,8 @@ if TYPE_CHECKING:
     from transformer.settings.recovery import RecoveryConfig as RecoveryConfig
     from transformer.settings.run import RunConfig as RunConfig
     from transformer.settings.schedule import ScheduleConfig as ScheduleConfig
+    from transformer.settings.score import ScoreConfig as ScoreConfig
+    from transformer.settings.select import SelectConfig as SelectConfig
     from transformer.settings.tokenizer import TokenizerConfig as TokenizerConfig
     from transformer.settings.trainer import TrainerConfig as TrainerConfig
     from transformer.settings.translator import TranslatorConfig as TranslatorConfig
@@ -72,6 +76,8 @@ _NAMES = {
     ),
     "commands.clean": ("clean",),
     "commands.doctor": ("doctor",),
+    "commands.score": ("score_targets",),
+    "commands.select": ("select",),
     "common.errors": ("InputError",),
     "data.tokenization.tokenizer": ("Tokenizer",),
     "decoding.constraints.request": ("Constraints",),
@@ -118,6 +124,8 @@ _NAMES = {
     "settings.recovery": ("RecoveryConfig",),
     "settings.run": ("RunConfig",),
     "settings.schedule": ("ScheduleConfig",),
+    "settings.score": ("ScoreConfig",),
+    "settings.select": ("SelectConfig",),
     "settings.tokenizer": ("TokenizerConfig",),
     "settings.trainer": ("TrainerConfig",),
     "settings.export": ("ExportConfig",),

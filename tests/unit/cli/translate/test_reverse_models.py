@@ -12,7 +12,7 @@ from tests.unit.cli.test_load import RUN, written
 from transformer.__main__ import main
 from transformer.checkpoint.checkpoint import load_checkpoint
 from transformer.cli import progress
-from transformer.cli.translate.select import _check_direction
+from transformer.commands.select import _check_direction
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.forced_decoding import TargetScore, score_pairs
