@@ -12,9 +12,9 @@ from omegaconf import OmegaConf
 
 from transformer.cli.config import compose
 from transformer.cli.config.arguments import config_folder
+from transformer.cli.config.settings import search_changes
 from transformer.cli.evaluate.scored_text import resolve_metrics
 from transformer.cli.translate import translate
-from transformer.cli.translator import search_changes
 from transformer.common.errors import InputError, errors_name
 from transformer.common.files import given_path
 from transformer.evaluation.metrics import build_metric

@@ -25,7 +25,7 @@ WINDOW = 4096
 def run(config: DictConfig, arguments: Sequence[str]) -> None:
     """Score the pairs."""
     as_json = resolve_value(config, "format", Form) == "json"
-    score, _ = load_scorer(config, config.checkpoint)
+    score = load_scorer(config, config.checkpoint)[0]
     files = [resolve_path(config, key) for key in ("source", "target")]
     pairs = iter(Corpus.of(files, "source", "target"))
     first = 1
@@ -41,7 +41,5 @@ def load_scorer(config: DictConfig, checkpoint: Any) -> tuple[Scorer, RunConfig]
     """`score_pairs` of a model or an ensemble, by those keys that the verb has; and its run."""
     described = OmegaConf.create({**config, "checkpoint": checkpoint})
     translator, trained = translators.load(described, [])
-    tokens = translator.batch_tokens
-    return partial(
-        score_pairs, translator.ensemble, translator.tokenizer, batch_tokens=tokens
-    ), trained
+    model, tokens = translator.ensemble, translator.batch_tokens
+    return partial(score_pairs, model, translator.tokenizer, batch_tokens=tokens), trained
