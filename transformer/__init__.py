@@ -12,6 +12,7 @@ from transformer.common.version import VERSION
 if TYPE_CHECKING:
     from transformer.checkpoint.checkpoint import Checkpoint as Checkpoint
     from transformer.checkpoint.checkpoint import load_checkpoint as load_checkpoint
+    from transformer.commands.ask import ask as ask
     from transformer.commands.clean import clean as clean
     from transformer.commands.doctor import doctor as doctor
     from transformer.commands.score import score_targets as score_targets
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from transformer.model.layers.feedforward import FeedForward as FeedForward
     from transformer.model.transformer import Transformer as Transformer
     from transformer.runs.train import train as train
+    from transformer.settings.ask import AskConfig as AskConfig
     from transformer.settings.callbacks import CallbacksConfig as CallbacksConfig
     from transformer.settings.clean import CleanConfig as CleanConfig
     from transformer.settings.clean import Filters as Filters
@@ -74,6 +76,7 @@ _NAMES = {
         "Checkpoint",
         "load_checkpoint",
     ),
+    "commands.ask": ("ask",),
     "commands.clean": ("clean",),
     "commands.doctor": ("doctor",),
     "commands.score": ("score_targets",),
@@ -101,6 +104,7 @@ _NAMES = {
     "model.layers.feedforward": ("FeedForward",),
     "model.transformer": ("Transformer",),
     "runs.train": ("train",),
+    "settings.ask": ("AskConfig",),
     "settings.callbacks": ("CallbacksConfig",),
     "settings.clean": (
         "CleanConfig",

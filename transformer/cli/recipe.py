@@ -86,16 +86,16 @@ def _compose(verb: str, arguments: Sequence[str], run: RunConfig | None) -> Any:
         config = compose.compose_config(verb, arguments)
         if verb == "train":
             return compose.run_settings(config)
-        values: Any = OmegaConf.to_container(config)
+        settings = command_settings(verb, config, arguments)
         if run is not None:
-            changed_search(run.decoding, search_changes(arguments, values["decoding"]))
+            changed_search(run.decoding, search_changes(arguments, dict(config.decoding)))
         if verb == "translate":
             translate.check(config, arguments)
         if verb == "evaluate":
             metrics = resolve_metrics(config, run)
-            for name in compose.resolve_value(config, "scores", Sequence[str] | None) or ():
+            for name in settings.scores or ():
                 build_metric(name, metrics)
-        return command_settings(verb, config, arguments)
+        return settings
 
 
 def _show(plan: Plan) -> None:

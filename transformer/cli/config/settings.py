@@ -10,6 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from transformer.common.schema import field_key, override_key, typed
 
 SETTINGS: dict[str, str] = {
+    "ask": "ask:AskConfig",
     "average": "average:AverageConfig",
     "clean": "clean:CleanConfig",
     "consolidate": "consolidate:ConsolidateConfig",
