@@ -99,8 +99,6 @@ def compose_config(verb: str, arguments: Sequence[str]) -> DictConfig:
                 "compare takes two systems or more: compare RUN_A RUN_B (or runs=[A,B]); each is a "
                 "run directory, a checkpoint or a file of hypotheses"
             )
-        if not config.runs:
-            raise InputError("report needs a run: report RUN (or runs=[RUN])")
     return config
 
 

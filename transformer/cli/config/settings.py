@@ -9,7 +9,11 @@ from omegaconf import DictConfig, OmegaConf
 from transformer.common.schema import override_key, typed
 
 SETTINGS: dict[str, str] = {
+    "average": "average:AverageConfig",
+    "consolidate": "consolidate:ConsolidateConfig",
+    "report": "report:ReportConfig",
     "text": "text:TextConfig",
+    "tune": "tune:TuneConfig",
 }
 """The dataclass of each command, in ``transformer.settings``."""
 
