@@ -12,6 +12,11 @@ from transformer.common.version import VERSION
 if TYPE_CHECKING:
     from transformer.checkpoint.checkpoint import Checkpoint as Checkpoint
     from transformer.checkpoint.checkpoint import load_checkpoint as load_checkpoint
+    from transformer.commands.attention import attention as attention
+    from transformer.commands.compare import compare as compare
+    from transformer.commands.evaluate import evaluate as evaluate
+    from transformer.commands.heads import heads as heads
+    from transformer.commands.stress import stress as stress
     from transformer.common.errors import InputError as InputError
     from transformer.data.tokenization.tokenizer import Tokenizer as Tokenizer
     from transformer.decoding.constraints.request import Constraints as Constraints
@@ -33,11 +38,15 @@ if TYPE_CHECKING:
     from transformer.model.layers.feedforward import FeedForward as FeedForward
     from transformer.model.transformer import Transformer as Transformer
     from transformer.runs.train import train as train
+    from transformer.settings.attention import AttentionConfig as AttentionConfig
     from transformer.settings.callbacks import CallbacksConfig as CallbacksConfig
+    from transformer.settings.compare import CompareConfig as CompareConfig
     from transformer.settings.data import CorpusConfig as CorpusConfig
     from transformer.settings.data import DataConfig as DataConfig
     from transformer.settings.decoding import SearchConfig as SearchConfig
+    from transformer.settings.evaluate import EvaluateConfig as EvaluateConfig
     from transformer.settings.export import ExportConfig as ExportConfig
+    from transformer.settings.heads import HeadsConfig as HeadsConfig
     from transformer.settings.import_model import ImportConfig as ImportConfig
     from transformer.settings.logger import LoggerConfig as LoggerConfig
     from transformer.settings.loss import LossConfig as LossConfig
@@ -48,11 +57,11 @@ if TYPE_CHECKING:
     from transformer.settings.recovery import RecoveryConfig as RecoveryConfig
     from transformer.settings.run import RunConfig as RunConfig
     from transformer.settings.schedule import ScheduleConfig as ScheduleConfig
+    from transformer.settings.stress import StressConfig as StressConfig
     from transformer.settings.tokenizer import TokenizerConfig as TokenizerConfig
     from transformer.settings.trainer import TrainerConfig as TrainerConfig
     from transformer.settings.translator import TranslatorConfig as TranslatorConfig
     from transformer.tasks.base import Task as Task
-    from transformer.tasks.registry import evaluate as evaluate
     from transformer.tasks.translation import TranslationTask as TranslationTask
     from transformer.tasks.translation_module import TranslationModule as TranslationModule
 
@@ -63,6 +72,11 @@ _NAMES = {
         "Checkpoint",
         "load_checkpoint",
     ),
+    "commands.attention": ("attention",),
+    "commands.compare": ("compare",),
+    "commands.evaluate": ("evaluate",),
+    "commands.heads": ("heads",),
+    "commands.stress": ("stress",),
     "common.errors": ("InputError",),
     "data.tokenization.tokenizer": ("Tokenizer",),
     "decoding.constraints.request": ("Constraints",),
@@ -86,12 +100,16 @@ _NAMES = {
     "model.layers.feedforward": ("FeedForward",),
     "model.transformer": ("Transformer",),
     "runs.train": ("train",),
+    "settings.attention": ("AttentionConfig",),
     "settings.callbacks": ("CallbacksConfig",),
+    "settings.compare": ("CompareConfig",),
     "settings.data": (
         "CorpusConfig",
         "DataConfig",
     ),
     "settings.decoding": ("SearchConfig",),
+    "settings.evaluate": ("EvaluateConfig",),
+    "settings.heads": ("HeadsConfig",),
     "settings.logger": ("LoggerConfig",),
     "settings.loss": ("LossConfig",),
     "settings.metrics": ("MetricsConfig",),
@@ -100,6 +118,7 @@ _NAMES = {
     "settings.recovery": ("RecoveryConfig",),
     "settings.run": ("RunConfig",),
     "settings.schedule": ("ScheduleConfig",),
+    "settings.stress": ("StressConfig",),
     "settings.tokenizer": ("TokenizerConfig",),
     "settings.trainer": ("TrainerConfig",),
     "settings.export": ("ExportConfig",),
@@ -107,7 +126,6 @@ _NAMES = {
     "settings.push": ("PushConfig",),
     "settings.translator": ("TranslatorConfig",),
     "tasks.base": ("Task",),
-    "tasks.registry": ("evaluate",),
     "tasks.translation": ("TranslationTask",),
     "tasks.translation_module": ("TranslationModule",),
 }

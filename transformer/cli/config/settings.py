@@ -1,24 +1,28 @@
 """Composed configs to the dataclasses of commands: below this module nobody knows Hydra."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 from omegaconf import DictConfig, OmegaConf
 
-from transformer.common.schema import override_key, typed
+from transformer.cli.config.compose import given_sentences
+from transformer.common.schema import field_key, override_key, typed
 
 SETTINGS: dict[str, str] = {
+    "attention": "attention:AttentionConfig",
     "average": "average:AverageConfig",
+    "compare": "compare:CompareConfig",
     "consolidate": "consolidate:ConsolidateConfig",
+    "evaluate": "evaluate:EvaluateConfig",
+    "heads": "heads:HeadsConfig",
     "report": "report:ReportConfig",
+    "stress": "stress:StressConfig",
     "text": "text:TextConfig",
     "tune": "tune:TuneConfig",
 }
 """The dataclass of each command, in ``transformer.settings``."""
-
-_FIELDS = {"from": "from_"}
-"""Keys that Python cannot have as names of fields."""
 
 _LIMITS = ("max_length_ratio", "max_length_offset")
 
@@ -27,11 +31,36 @@ def command_settings(verb: str, config: DictConfig, arguments: Sequence[str]) ->
     """The typed settings of a command; InputError if a value is wrong."""
     if verb not in SETTINGS:
         return config
+    kind = resolve_name(f"transformer.settings.{SETTINGS[verb]}")
+    values = plain_values(kind, config, arguments)
+    if verb == "attention":
+        values |= given_sentences(arguments)
+    return typed(kind, values, "")
+
+
+def plain_values(kind: type, config: DictConfig, arguments: Sequence[str]) -> dict[str, Any]:
+    """The values of a config as its dataclass takes them."""
     values: Any = OmegaConf.to_container(config)
-    values = {_FIELDS.get(key, key): value for key, value in values.items()}
     if "decoding" in values:
         values["decoding"] = search_changes(arguments, values["decoding"])
-    return typed(resolve_name(f"transformer.settings.{SETTINGS[verb]}"), values, "")
+    written = dict(one.partition("=")[::2] for one in arguments)
+    hints = {field_key(name): hint for name, hint in get_type_hints(kind).items()}
+    return {
+        key: _as_text(value, hints.get(key), written.get(key, str(value)))
+        for key, value in values.items()
+    }
+
+
+def _as_text(value: Any, hint: Any, written: str) -> Any:
+    """The value, or what was written where the field takes a text and Hydra has read a number.
+
+    ``2014`` may be a folder, and ``2.10`` is another head than ``2.1``.
+    """
+    kinds = {hint, *get_args(hint)}
+    if isinstance(value, list) and Sequence[str] in kinds:
+        return [_as_text(item, str, str(item)) for item in value]
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return written if is_number and kinds & {str, Path} and not kinds & {int, float} else value
 
 
 def search_changes(arguments: Sequence[str], composed: Mapping[str, Any]) -> dict[str, Any]:
