@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from transformer.commands.compare import compare as compare
     from transformer.commands.evaluate import evaluate as evaluate
     from transformer.commands.heads import heads as heads
+    from transformer.commands.score import score_targets as score_targets
+    from transformer.commands.select import select as select
     from transformer.commands.stress import stress as stress
     from transformer.common.errors import InputError as InputError
     from transformer.data.tokenization.tokenizer import Tokenizer as Tokenizer
@@ -57,6 +59,8 @@ if TYPE_CHECKING:
     from transformer.settings.recovery import RecoveryConfig as RecoveryConfig
     from transformer.settings.run import RunConfig as RunConfig
     from transformer.settings.schedule import ScheduleConfig as ScheduleConfig
+    from transformer.settings.score import ScoreConfig as ScoreConfig
+    from transformer.settings.select import SelectConfig as SelectConfig
     from transformer.settings.stress import StressConfig as StressConfig
     from transformer.settings.tokenizer import TokenizerConfig as TokenizerConfig
     from transformer.settings.trainer import TrainerConfig as TrainerConfig
@@ -76,6 +80,8 @@ _NAMES = {
     "commands.compare": ("compare",),
     "commands.evaluate": ("evaluate",),
     "commands.heads": ("heads",),
+    "commands.score": ("score_targets",),
+    "commands.select": ("select",),
     "commands.stress": ("stress",),
     "common.errors": ("InputError",),
     "data.tokenization.tokenizer": ("Tokenizer",),
@@ -118,6 +124,8 @@ _NAMES = {
     "settings.recovery": ("RecoveryConfig",),
     "settings.run": ("RunConfig",),
     "settings.schedule": ("ScheduleConfig",),
+    "settings.score": ("ScoreConfig",),
+    "settings.select": ("SelectConfig",),
     "settings.stress": ("StressConfig",),
     "settings.tokenizer": ("TokenizerConfig",),
     "settings.trainer": ("TrainerConfig",),

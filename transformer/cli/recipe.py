@@ -12,9 +12,8 @@ from omegaconf import OmegaConf
 
 from transformer.cli.config import compose
 from transformer.cli.config.arguments import config_folder
-from transformer.cli.config.settings import command_settings
+from transformer.cli.config.settings import command_settings, search_changes
 from transformer.cli.translate import translate
-from transformer.cli.translator import search_changes
 from transformer.commands.scoring import changed_metrics
 from transformer.common.errors import InputError, errors_name
 from transformer.common.files import given_path

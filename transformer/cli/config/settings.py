@@ -18,6 +18,8 @@ SETTINGS: dict[str, str] = {
     "evaluate": "evaluate:EvaluateConfig",
     "heads": "heads:HeadsConfig",
     "report": "report:ReportConfig",
+    "score": "score:ScoreConfig",
+    "select": "select:SelectConfig",
     "stress": "stress:StressConfig",
     "text": "text:TextConfig",
     "tune": "tune:TuneConfig",

@@ -12,7 +12,7 @@ from tests.unit.cli.test_load import RUN, written
 from transformer.__main__ import main
 from transformer.checkpoint.checkpoint import load_checkpoint
 from transformer.cli import progress
-from transformer.cli.translate.select import _check_direction
+from transformer.commands.select import _check_direction
 from transformer.common.errors import InputError
 from transformer.common.schema import typed
 from transformer.data.tokenization.tokenizer import Tokenizer
@@ -36,7 +36,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def scores(pairs: list[tuple[str, str]], run: str = "b") -> list[TargetScore]:
     loaded = load_checkpoint(Path(f"{run}.ckpt"))
-    return score_pairs(loaded.model, Tokenizer.from_state(loaded.tokenizer), pairs)
+    return score_pairs(loaded.model, Tokenizer.from_state(loaded.portable.tokenizer), pairs)
 
 
 def clean(*arguments: str) -> int:
