@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from transformer.cli.threads import set_model_threads
+from transformer.cli.translator import set_threads
 from transformer.commands.attention import attention
 from transformer.report.heads import print_best
 from transformer.settings.attention import AttentionConfig
@@ -10,7 +10,7 @@ from transformer.settings.attention import AttentionConfig
 
 def run(config: AttentionConfig, _: Sequence[str]) -> None:
     """Show the best heads, and print the paths of the files."""
-    view, files = attention(config, loaded=set_model_threads)
+    view, files = attention(config, loaded=set_threads)
     print_best(view)
     for file in files:
         print(file)

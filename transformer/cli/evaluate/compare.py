@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from transformer.cli.threads import set_model_threads
+from transformer.cli.translator import set_threads
 from transformer.commands.compare import compare
 from transformer.evaluation.comparison.compare import Comparison
 from transformer.report.comparison import format_comparison, print_comparison
@@ -13,7 +13,7 @@ from transformer.settings.compare import CompareConfig
 
 def run(config: CompareConfig, _: Sequence[str]) -> None:
     """Show the comparison of systems, and print it as JSON."""
-    compare(config, _show, loaded=set_model_threads)
+    compare(config, _show, loaded=set_threads)
 
 
 def _show(event: str | Comparison) -> None:

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 
 from transformer.cli.evaluate.stress import stress_table
-from transformer.cli.threads import set_model_threads
+from transformer.cli.translator import set_threads
 from transformer.commands.evaluate import Evaluated, evaluate
 from transformer.common.escaping import escaped
 from transformer.report.scores import (
@@ -19,7 +19,7 @@ from transformer.settings.evaluate import EvaluateConfig
 
 def run(config: EvaluateConfig, _: Sequence[str]) -> None:
     """Score a model, as its task demands."""
-    evaluated = evaluate(config, _show, loaded=set_model_threads)
+    evaluated = evaluate(config, _show, loaded=set_threads)
     if evaluated.stress is not None:
         table_console().print(stress_table(evaluated.text, evaluated.stress))
 

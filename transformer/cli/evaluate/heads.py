@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.progress import Progress
 
-from transformer.cli.threads import set_model_threads
+from transformer.cli.translator import set_threads
 from transformer.commands import heads
 from transformer.report.scores import print_json
 from transformer.settings.heads import HeadsConfig
@@ -22,6 +22,6 @@ def run(config: HeadsConfig, _: Sequence[str]) -> None:
             text = f"scoring {progress.text}"
             bar.update(task, completed=progress.done, total=progress.total, description=text)
 
-        report = heads.heads(config, show, loaded=set_model_threads)
+        report = heads.heads(config, show, loaded=set_threads)
     report.print_tables()
     print_json(json.dumps(report.to_json(), indent=1))

@@ -7,7 +7,7 @@ from functools import partial
 from rich.console import Console
 from rich.text import Text
 
-from transformer.cli.threads import set_model_threads
+from transformer.cli.translator import set_threads
 from transformer.commands.scored_text import text_name
 from transformer.commands.stress import stress
 from transformer.quality.stress import StressReport
@@ -17,7 +17,7 @@ from transformer.settings.stress import StressConfig
 
 def run(config: StressConfig, _: Sequence[str]) -> None:
     """Show progress, and print the table."""
-    stress(config, partial(_show, text_name(config)), loaded=set_model_threads)
+    stress(config, partial(_show, text_name(config)), loaded=set_threads)
 
 
 def _show(name: str, event: str | StressReport) -> None:
