@@ -12,13 +12,15 @@ from transformer.common.version import VERSION
 if TYPE_CHECKING:
     from transformer.checkpoint.checkpoint import Checkpoint as Checkpoint
     from transformer.checkpoint.checkpoint import load_checkpoint as load_checkpoint
-<<<<<<< HEAD
+    from transformer.commands.attention import attention as attention
+    from transformer.commands.clean import clean as clean
+    from transformer.commands.compare import compare as compare
+    from transformer.commands.doctor import doctor as doctor
+    from transformer.commands.evaluate import evaluate as evaluate
+    from transformer.commands.heads import heads as heads
     from transformer.commands.score import score_targets as score_targets
     from transformer.commands.select import select as select
-=======
-    from transformer.commands.clean import clean as clean
-    from transformer.commands.doctor import doctor as doctor
->>>>>>> main
+    from transformer.commands.stress import stress as stress
     from transformer.common.errors import InputError as InputError
     from transformer.data.tokenization.tokenizer import Tokenizer as Tokenizer
     from transformer.decoding.constraints.request import Constraints as Constraints
@@ -40,16 +42,20 @@ if TYPE_CHECKING:
     from transformer.model.layers.feedforward import FeedForward as FeedForward
     from transformer.model.transformer import Transformer as Transformer
     from transformer.runs.train import train as train
+    from transformer.settings.attention import AttentionConfig as AttentionConfig
     from transformer.settings.callbacks import CallbacksConfig as CallbacksConfig
     from transformer.settings.clean import CleanConfig as CleanConfig
     from transformer.settings.clean import Filters as Filters
     from transformer.settings.clean import Repairs as Repairs
+    from transformer.settings.compare import CompareConfig as CompareConfig
     from transformer.settings.data import CorpusConfig as CorpusConfig
     from transformer.settings.data import DataConfig as DataConfig
     from transformer.settings.decoding import SearchConfig as SearchConfig
     from transformer.settings.doctor import DoctorConfig as DoctorConfig
     from transformer.settings.doctor import Thresholds as Thresholds
+    from transformer.settings.evaluate import EvaluateConfig as EvaluateConfig
     from transformer.settings.export import ExportConfig as ExportConfig
+    from transformer.settings.heads import HeadsConfig as HeadsConfig
     from transformer.settings.import_model import ImportConfig as ImportConfig
     from transformer.settings.logger import LoggerConfig as LoggerConfig
     from transformer.settings.loss import LossConfig as LossConfig
@@ -62,11 +68,11 @@ if TYPE_CHECKING:
     from transformer.settings.schedule import ScheduleConfig as ScheduleConfig
     from transformer.settings.score import ScoreConfig as ScoreConfig
     from transformer.settings.select import SelectConfig as SelectConfig
+    from transformer.settings.stress import StressConfig as StressConfig
     from transformer.settings.tokenizer import TokenizerConfig as TokenizerConfig
     from transformer.settings.trainer import TrainerConfig as TrainerConfig
     from transformer.settings.translator import TranslatorConfig as TranslatorConfig
     from transformer.tasks.base import Task as Task
-    from transformer.tasks.registry import evaluate as evaluate
     from transformer.tasks.translation import TranslationTask as TranslationTask
     from transformer.tasks.translation_module import TranslationModule as TranslationModule
 
@@ -77,13 +83,15 @@ _NAMES = {
         "Checkpoint",
         "load_checkpoint",
     ),
-<<<<<<< HEAD
+    "commands.attention": ("attention",),
+    "commands.clean": ("clean",),
+    "commands.compare": ("compare",),
+    "commands.doctor": ("doctor",),
+    "commands.evaluate": ("evaluate",),
+    "commands.heads": ("heads",),
     "commands.score": ("score_targets",),
     "commands.select": ("select",),
-=======
-    "commands.clean": ("clean",),
-    "commands.doctor": ("doctor",),
->>>>>>> main
+    "commands.stress": ("stress",),
     "common.errors": ("InputError",),
     "data.tokenization.tokenizer": ("Tokenizer",),
     "decoding.constraints.request": ("Constraints",),
@@ -107,12 +115,14 @@ _NAMES = {
     "model.layers.feedforward": ("FeedForward",),
     "model.transformer": ("Transformer",),
     "runs.train": ("train",),
+    "settings.attention": ("AttentionConfig",),
     "settings.callbacks": ("CallbacksConfig",),
     "settings.clean": (
         "CleanConfig",
         "Filters",
         "Repairs",
     ),
+    "settings.compare": ("CompareConfig",),
     "settings.data": (
         "CorpusConfig",
         "DataConfig",
@@ -122,24 +132,26 @@ _NAMES = {
         "DoctorConfig",
         "Thresholds",
     ),
+    "settings.evaluate": ("EvaluateConfig",),
+    "settings.export": ("ExportConfig",),
+    "settings.heads": ("HeadsConfig",),
+    "settings.import_model": ("ImportConfig",),
     "settings.logger": ("LoggerConfig",),
     "settings.loss": ("LossConfig",),
     "settings.metrics": ("MetricsConfig",),
     "settings.model": ("ModelConfig",),
     "settings.optimizer": ("OptimizerConfig",),
+    "settings.push": ("PushConfig",),
     "settings.recovery": ("RecoveryConfig",),
     "settings.run": ("RunConfig",),
     "settings.schedule": ("ScheduleConfig",),
     "settings.score": ("ScoreConfig",),
     "settings.select": ("SelectConfig",),
+    "settings.stress": ("StressConfig",),
     "settings.tokenizer": ("TokenizerConfig",),
     "settings.trainer": ("TrainerConfig",),
-    "settings.export": ("ExportConfig",),
-    "settings.import_model": ("ImportConfig",),
-    "settings.push": ("PushConfig",),
     "settings.translator": ("TranslatorConfig",),
     "tasks.base": ("Task",),
-    "tasks.registry": ("evaluate",),
     "tasks.translation": ("TranslationTask",),
     "tasks.translation_module": ("TranslationModule",),
 }
