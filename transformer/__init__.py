@@ -12,8 +12,11 @@ from transformer.common.version import VERSION
 if TYPE_CHECKING:
     from transformer.checkpoint.checkpoint import Checkpoint as Checkpoint
     from transformer.checkpoint.checkpoint import load_checkpoint as load_checkpoint
+    from transformer.commands.average import average as average
     from transformer.commands.clean import clean as clean
+    from transformer.commands.consolidate import consolidate as consolidate
     from transformer.commands.doctor import doctor as doctor
+    from transformer.commands.tune import tune as tune
     from transformer.common.errors import InputError as InputError
     from transformer.data.tokenization.tokenizer import Tokenizer as Tokenizer
     from transformer.decoding.constraints.request import Constraints as Constraints
@@ -34,11 +37,16 @@ if TYPE_CHECKING:
     from transformer.model.encoder import EncoderLayer as EncoderLayer
     from transformer.model.layers.feedforward import FeedForward as FeedForward
     from transformer.model.transformer import Transformer as Transformer
+    from transformer.runs.finetuning import finetuned_config as finetuned_config
+    from transformer.runs.resume import resumed_config as resumed_config
+    from transformer.runs.resume import resumed_or_new as resumed_or_new
     from transformer.runs.train import train as train
+    from transformer.settings.average import AverageConfig as AverageConfig
     from transformer.settings.callbacks import CallbacksConfig as CallbacksConfig
     from transformer.settings.clean import CleanConfig as CleanConfig
     from transformer.settings.clean import Filters as Filters
     from transformer.settings.clean import Repairs as Repairs
+    from transformer.settings.consolidate import ConsolidateConfig as ConsolidateConfig
     from transformer.settings.data import CorpusConfig as CorpusConfig
     from transformer.settings.data import DataConfig as DataConfig
     from transformer.settings.decoding import SearchConfig as SearchConfig
@@ -53,11 +61,13 @@ if TYPE_CHECKING:
     from transformer.settings.optimizer import OptimizerConfig as OptimizerConfig
     from transformer.settings.push import PushConfig as PushConfig
     from transformer.settings.recovery import RecoveryConfig as RecoveryConfig
+    from transformer.settings.report import ReportConfig as ReportConfig
     from transformer.settings.run import RunConfig as RunConfig
     from transformer.settings.schedule import ScheduleConfig as ScheduleConfig
     from transformer.settings.tokenizer import TokenizerConfig as TokenizerConfig
     from transformer.settings.trainer import TrainerConfig as TrainerConfig
     from transformer.settings.translator import TranslatorConfig as TranslatorConfig
+    from transformer.settings.tune import TuneConfig as TuneConfig
     from transformer.tasks.base import Task as Task
     from transformer.tasks.registry import evaluate as evaluate
     from transformer.tasks.translation import TranslationTask as TranslationTask
@@ -70,8 +80,11 @@ _NAMES = {
         "Checkpoint",
         "load_checkpoint",
     ),
+    "commands.average": ("average",),
     "commands.clean": ("clean",),
+    "commands.consolidate": ("consolidate",),
     "commands.doctor": ("doctor",),
+    "commands.tune": ("tune",),
     "common.errors": ("InputError",),
     "data.tokenization.tokenizer": ("Tokenizer",),
     "decoding.constraints.request": ("Constraints",),
@@ -94,13 +107,20 @@ _NAMES = {
     "model.encoder": ("EncoderLayer",),
     "model.layers.feedforward": ("FeedForward",),
     "model.transformer": ("Transformer",),
+    "runs.finetuning": ("finetuned_config",),
+    "runs.resume": (
+        "resumed_config",
+        "resumed_or_new",
+    ),
     "runs.train": ("train",),
+    "settings.average": ("AverageConfig",),
     "settings.callbacks": ("CallbacksConfig",),
     "settings.clean": (
         "CleanConfig",
         "Filters",
         "Repairs",
     ),
+    "settings.consolidate": ("ConsolidateConfig",),
     "settings.data": (
         "CorpusConfig",
         "DataConfig",
@@ -110,20 +130,22 @@ _NAMES = {
         "DoctorConfig",
         "Thresholds",
     ),
+    "settings.export": ("ExportConfig",),
+    "settings.import_model": ("ImportConfig",),
     "settings.logger": ("LoggerConfig",),
     "settings.loss": ("LossConfig",),
     "settings.metrics": ("MetricsConfig",),
     "settings.model": ("ModelConfig",),
     "settings.optimizer": ("OptimizerConfig",),
+    "settings.push": ("PushConfig",),
     "settings.recovery": ("RecoveryConfig",),
+    "settings.report": ("ReportConfig",),
     "settings.run": ("RunConfig",),
     "settings.schedule": ("ScheduleConfig",),
     "settings.tokenizer": ("TokenizerConfig",),
     "settings.trainer": ("TrainerConfig",),
-    "settings.export": ("ExportConfig",),
-    "settings.import_model": ("ImportConfig",),
-    "settings.push": ("PushConfig",),
     "settings.translator": ("TranslatorConfig",),
+    "settings.tune": ("TuneConfig",),
     "tasks.base": ("Task",),
     "tasks.registry": ("evaluate",),
     "tasks.translation": ("TranslationTask",),

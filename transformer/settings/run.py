@@ -1,7 +1,7 @@
 """All settings of a training run, which its checkpoints store."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from functools import reduce
 from operator import getitem
