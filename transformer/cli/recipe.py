@@ -12,9 +12,9 @@ from omegaconf import OmegaConf
 
 from transformer.cli.config import compose
 from transformer.cli.config.arguments import config_folder
-from transformer.cli.config.settings import search_changes
-from transformer.cli.evaluate.scored_text import resolve_metrics
+from transformer.cli.config.settings import command_settings, search_changes
 from transformer.cli.translate import translate
+from transformer.commands.scoring import changed_metrics
 from transformer.common.errors import InputError, errors_name
 from transformer.common.files import given_path
 from transformer.evaluation.metrics import build_metric
@@ -66,8 +66,9 @@ def _compose(verb: str, arguments: Sequence[str], run: RunConfig | None) -> Any:
         if verb == "translate":
             translate.check(config, arguments)
         if verb == "evaluate":
-            metrics = resolve_metrics(config, run)
-            for name in compose.resolve_value(config, "scores", Sequence[str] | None) or ():
+            settings = command_settings(verb, config, arguments)
+            metrics = changed_metrics(settings, run, settings.checkpoint)
+            for name in settings.scores or ():
                 build_metric(name, metrics)
     return dict(values)
 

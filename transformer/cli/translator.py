@@ -28,7 +28,7 @@ def load(config: DictConfig, arguments: Sequence[str]) -> tuple[Translator, RunC
     # What only computes has this key; what reads or writes weights needs them as they are.
     as_stored = "precision" not in config
     return load_translator(
-        translator_config(config, arguments), as_stored=as_stored, loaded=_set_threads
+        translator_config(config, arguments), as_stored=as_stored, loaded=set_threads
     )
 
 
@@ -39,5 +39,6 @@ def translator_config(config: DictConfig, arguments: Sequence[str]) -> Translato
     return typed(TranslatorConfig, plain_values(TranslatorConfig, of_translator, arguments), "")
 
 
-def _set_threads(checkpoints: Sequence[Checkpoint]) -> None:
+def set_threads(checkpoints: Sequence[Checkpoint]) -> None:
+    """Set the threads of a search with these models."""
     set_search_threads(weight for one in checkpoints for weight in one.model.parameters())

@@ -11,6 +11,8 @@ from transformer.settings.model import Precision
 
 Averaging = Literal["probability", "log_probability"]
 EngineName = Literal["torch", "ctranslate2", "auto"]
+Form = Literal["text", "json"]
+"""The format of lines."""
 
 
 @dataclass(frozen=True)

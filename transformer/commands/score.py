@@ -1,0 +1,46 @@
+"""``score``: the log-probability of given translations."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
+
+from transformer.common.errors import errors_name
+from transformer.data.text.parallel import Corpus
+from transformer.decoding.forced_decoding import TargetScore, score_pairs
+from transformer.interchange.translators import Loaded, load_translator
+from transformer.settings.run import RunConfig
+from transformer.settings.score import ScoreConfig
+from transformer.settings.translator import TranslatorConfig
+
+Scorer = Callable[..., list[TargetScore]]
+"""`score_pairs` of a model: takes pairs, and ``first``."""
+
+WINDOW = 4096
+"""Pairs that are read before the first is scored."""
+
+
+def score_targets(
+    config: ScoreConfig, *, loaded: Loaded = lambda checkpoints: None
+) -> Iterator[TargetScore]:
+    """Yield the score of each pair of two files, line by line.
+
+    ``loaded`` is told the checkpoints. Raises InputError for files of different lengths, and for a
+    text that is longer than the model knows.
+    """
+    score, _ = load_scorer(config.translator, loaded)
+    pairs = iter(Corpus.of([config.source, config.target], "source", "target"))
+    first = 1
+    while window := list(islice(pairs, WINDOW)):
+        with errors_name(f"{config.source} and {config.target}"):
+            yield from score(window, first=first)
+        first += len(window)
+
+
+def load_scorer(
+    config: TranslatorConfig, loaded: Loaded = lambda checkpoints: None
+) -> tuple[Scorer, RunConfig]:
+    """`score_pairs` of a model or an ensemble, and the config of the run that trained it."""
+    translator, run = load_translator(config, as_stored=config.precision is None, loaded=loaded)
+    tokens = translator.batch_tokens
+    score = partial(score_pairs, translator.ensemble, translator.tokenizer, batch_tokens=tokens)
+    return score, run

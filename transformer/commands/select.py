@@ -1,0 +1,106 @@
+"""``select``: of each n-best list the candidate that a reference or a reverse model chooses."""
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from itertools import chain, islice, starmap
+from typing import TYPE_CHECKING
+
+from transformer.common.errors import InputError, errors_name
+from transformer.common.files import check_output_path, written_whole
+from transformer.common.language_names import language_name
+from transformer.data.text.lines import read_lines
+from transformer.data.text.parallel import plain_pairs
+from transformer.decoding.long_inputs import base_language
+from transformer.evaluation.metrics import nearest
+from transformer.settings.data import DataConfig
+from transformer.settings.metrics import MetricsConfig
+from transformer.settings.select import SelectConfig
+from transformer.settings.translator import TranslatorConfig
+
+if TYPE_CHECKING:
+    from transformer.interchange.translators import Loaded
+
+
+def select(config: SelectConfig, *, loaded: "Loaded" = lambda checkpoints: None) -> int:
+    """Write the best candidates, a line each; returns their number.
+
+    ``loaded`` is told the checkpoint of ``reverse``. Raises InputError for a line of no list.
+    """
+    other = config.reference or config.source
+    assert other is not None  # SelectConfig has one of them
+    check_output_path(config.output, [config.nbest, other])
+    choose = candidate_choice(config.reverse_model, config.metrics, loaded=loaded)
+    files = (config.nbest, other)
+    pairs = enumerate(plain_pairs([*map(read_lines, files)], files), 1)
+    lists = ((_candidates(line, f"{config.nbest}:{n}"), text) for n, (line, text) in pairs)
+    config.output.parent.mkdir(parents=True, exist_ok=True)
+    count = 0
+    with written_whole(config.output) as part, open(part, "wb") as file:
+        for best in choose(lists):
+            file.write(best.encode() + b"\n")
+            count += 1
+    return count
+
+
+def candidate_choice(
+    reverse: TranslatorConfig | None,
+    metrics: MetricsConfig,
+    languages: tuple[str, str] | None = None,
+    *,
+    loaded: "Loaded" = lambda checkpoints: None,
+) -> Callable[..., Iterator[str]]:
+    """The best of candidates and their log-probabilities: by BLEU with a reference; with a source
+    by log P(candidate | source) + log P(source | candidate), the latter of ``reverse`` (Li and
+    Jurafsky 2016, arXiv:1601.00372). Where the languages of source and candidates are known, a
+    model of another direction is an InputError."""
+    if reverse is None:
+        return partial(starmap, partial(nearest, bleu=metrics.bleu(effective_order=True)))
+    from transformer.commands.score import WINDOW, load_scorer  # which imports torch: seconds
+
+    score, run = load_scorer(reverse, loaded)
+    if languages is not None:
+        _check_direction(str(reverse.checkpoint), run.data, languages)
+
+    def choose(lists: Iterable[tuple[Mapping[str, float], str]]) -> Iterator[str]:
+        lists = iter(lists)
+        while window := list(islice(lists, WINDOW)):
+            with errors_name(f"reverse={reverse.checkpoint}"):
+                pairs = [(one, source) for texts, source in window for one in texts]
+                scores = iter(score(pairs, first=None))
+            for texts, _ in window:
+                found = {text: own + next(scores).log_probability for text, own in texts.items()}
+                yield max(found, key=found.__getitem__)
+
+    return choose
+
+
+def _check_direction(name: str, data: DataConfig, languages: tuple[str, str]) -> None:
+    """Raise InputError unless a model translates from the second language to the first."""
+    pairs = [*sorted(data.language_pairs), languages[::-1]]
+    *learned, wanted = [tuple(map(base_language, pair)) for pair in pairs]
+    # Another code, such as eng or src, may be any language.
+    is_known = all(language_name(code) != code for code in chain(*learned, wanted))
+    if is_known and wanted not in learned and not data.target_tag:
+        *known, asked = [f"{source} to {target}" for source, target in pairs]
+        raise InputError(
+            f"reverse={name} translates {', '.join(known)}, and {asked} is wanted; give a model of "
+            "that direction"
+        )
+
+
+def _candidates(line: str, where: str) -> dict[str, float]:
+    """The texts of an n-best list, or the text where it has none; each with its log-probability."""
+    try:
+        values = json.loads(line)
+        found = [(str(one["text"]), one) for one in values["nbest"] or [values]]
+        "".join(text for text, _ in found).encode()  # half of a surrogate pair is an error
+        scores = {t.replace("\n", " "): float(one.get("log_probability", 0)) for t, one in found}
+        if all(map(math.isfinite, scores.values())):
+            return scores
+        raise ValueError("not finite")
+    except (ValueError, LookupError, TypeError) as error:
+        raise InputError(
+            f"{where}: not a line of translate format=json; give what that has written"
+        ) from error

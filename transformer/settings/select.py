@@ -1,0 +1,57 @@
+"""The keys of ``select``."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from transformer.common.errors import raise_objections
+from transformer.common.schema import Range
+from transformer.settings.metrics import MetricsConfig
+from transformer.settings.translator import TranslatorConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectConfig:
+    """Lists of candidates, and what chooses from them; conf/select.yaml explains the keys."""
+
+    nbest: Path
+    output: Path
+    reference: Path | None = None
+    source: Path | None = None
+    reverse: str | None = None
+    tokenize: str | None = None
+    lowercase: bool | None = None
+    to: str | None = None
+    tag: str | None = None
+    from_: str | None = None
+    device: str = "cpu"
+    batch_tokens: Annotated[int, Range(1)] | None = None
+    trust: bool = False
+
+    def __post_init__(self) -> None:
+        is_given = [one is not None for one in (self.reference, self.source, self.reverse)]
+        if is_given not in ([True, False, False], [False, True, True]):
+            raise_objections(["give reference=FILE alone, or source=FILE and reverse=RUN"])
+
+    @property
+    def metrics(self) -> MetricsConfig:
+        """How BLEU compares a candidate with a reference."""
+        return MetricsConfig(
+            MetricsConfig.tokenize if self.tokenize is None else self.tokenize,
+            MetricsConfig.lowercase if self.lowercase is None else self.lowercase,
+        )
+
+    @property
+    def reverse_model(self) -> TranslatorConfig | None:
+        """The model of the reverse direction."""
+        if self.reverse is None:
+            return None
+        return TranslatorConfig(
+            self.reverse,
+            to=self.to,
+            tag=self.tag,
+            from_=self.from_,
+            device=self.device,
+            batch_tokens=self.batch_tokens,
+            trust=self.trust,
+        )
