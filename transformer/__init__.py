@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from transformer.checkpoint.checkpoint import Checkpoint as Checkpoint
     from transformer.checkpoint.checkpoint import load_checkpoint as load_checkpoint
     from transformer.commands.attention import attention as attention
+    from transformer.commands.clean import clean as clean
     from transformer.commands.compare import compare as compare
+    from transformer.commands.doctor import doctor as doctor
     from transformer.commands.evaluate import evaluate as evaluate
     from transformer.commands.heads import heads as heads
     from transformer.commands.score import score_targets as score_targets
@@ -42,10 +44,15 @@ if TYPE_CHECKING:
     from transformer.runs.train import train as train
     from transformer.settings.attention import AttentionConfig as AttentionConfig
     from transformer.settings.callbacks import CallbacksConfig as CallbacksConfig
+    from transformer.settings.clean import CleanConfig as CleanConfig
+    from transformer.settings.clean import Filters as Filters
+    from transformer.settings.clean import Repairs as Repairs
     from transformer.settings.compare import CompareConfig as CompareConfig
     from transformer.settings.data import CorpusConfig as CorpusConfig
     from transformer.settings.data import DataConfig as DataConfig
     from transformer.settings.decoding import SearchConfig as SearchConfig
+    from transformer.settings.doctor import DoctorConfig as DoctorConfig
+    from transformer.settings.doctor import Thresholds as Thresholds
     from transformer.settings.evaluate import EvaluateConfig as EvaluateConfig
     from transformer.settings.export import ExportConfig as ExportConfig
     from transformer.settings.heads import HeadsConfig as HeadsConfig
@@ -77,7 +84,9 @@ _NAMES = {
         "load_checkpoint",
     ),
     "commands.attention": ("attention",),
+    "commands.clean": ("clean",),
     "commands.compare": ("compare",),
+    "commands.doctor": ("doctor",),
     "commands.evaluate": ("evaluate",),
     "commands.heads": ("heads",),
     "commands.score": ("score_targets",),
@@ -108,19 +117,31 @@ _NAMES = {
     "runs.train": ("train",),
     "settings.attention": ("AttentionConfig",),
     "settings.callbacks": ("CallbacksConfig",),
+    "settings.clean": (
+        "CleanConfig",
+        "Filters",
+        "Repairs",
+    ),
     "settings.compare": ("CompareConfig",),
     "settings.data": (
         "CorpusConfig",
         "DataConfig",
     ),
     "settings.decoding": ("SearchConfig",),
+    "settings.doctor": (
+        "DoctorConfig",
+        "Thresholds",
+    ),
     "settings.evaluate": ("EvaluateConfig",),
+    "settings.export": ("ExportConfig",),
     "settings.heads": ("HeadsConfig",),
+    "settings.import_model": ("ImportConfig",),
     "settings.logger": ("LoggerConfig",),
     "settings.loss": ("LossConfig",),
     "settings.metrics": ("MetricsConfig",),
     "settings.model": ("ModelConfig",),
     "settings.optimizer": ("OptimizerConfig",),
+    "settings.push": ("PushConfig",),
     "settings.recovery": ("RecoveryConfig",),
     "settings.run": ("RunConfig",),
     "settings.schedule": ("ScheduleConfig",),
@@ -129,9 +150,6 @@ _NAMES = {
     "settings.stress": ("StressConfig",),
     "settings.tokenizer": ("TokenizerConfig",),
     "settings.trainer": ("TrainerConfig",),
-    "settings.export": ("ExportConfig",),
-    "settings.import_model": ("ImportConfig",),
-    "settings.push": ("PushConfig",),
     "settings.translator": ("TranslatorConfig",),
     "tasks.base": ("Task",),
     "tasks.translation": ("TranslationTask",),

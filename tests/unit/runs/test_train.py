@@ -94,11 +94,14 @@ def test_what_is_left_out_is_judged_where_a_run_begins(
 ) -> None:
     allowed = []
 
-    def prepared(config: RunConfig, payload: object) -> None:
-        allowed.append(config.data.max_left_out)
-        raise InputError("enough")
+    def make_task(config: RunConfig, payload: object) -> Task:
+        task = Mock(spec=Task)
+        task.data = Mock(max_left_out=config.data.max_left_out)
+        task.data.prepare_data.side_effect = lambda: allowed.append(task.data.max_left_out)
+        task.data.setup.side_effect = InputError("enough")
+        return task
 
-    monkeypatch.setattr(train, "make_task", prepared)
+    monkeypatch.setattr(train, "make_task", make_task)
     read = Resumable(tmp_path, {"global_step": 1})
     monkeypatch.setattr(train, "find_resumable", lambda path: read)
     for checkpoint in ("null", str(tmp_path)):
@@ -192,5 +195,7 @@ def test_a_trial_of_a_sweep_replaces_no_run(tmp_path: Path) -> None:
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / "last.ckpt").touch()
     trial = Objective("val/bleu")
-    with pytest.raises(InputError, match=r"with checkpoint=auto, or .* hydra\.sweep\.dir=FOLDER$"):
+    with pytest.raises(
+        InputError, match=r"with checkpoint=auto, or .* \(hydra\.sweep\.dir=FOLDER\)$"
+    ):
         train.train(composed([], tmp_path), tmp_path, objective=trial)

@@ -13,8 +13,10 @@ from transformer.common.schema import field_key, override_key, typed
 SETTINGS: dict[str, str] = {
     "attention": "attention:AttentionConfig",
     "average": "average:AverageConfig",
+    "clean": "clean:CleanConfig",
     "compare": "compare:CompareConfig",
     "consolidate": "consolidate:ConsolidateConfig",
+    "doctor": "doctor:DoctorConfig",
     "evaluate": "evaluate:EvaluateConfig",
     "heads": "heads:HeadsConfig",
     "report": "report:ReportConfig",

@@ -5,7 +5,6 @@ import os
 import sys
 from collections.abc import Collection, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,18 +20,19 @@ from transformer.cli.config.arguments import (
     check_overrides,
     config_folder,
     flags_and_overrides,
+    names_vocabulary_size,
     search_path,
 )
 from transformer.cli.train.processes import train_assigned, train_run
-from transformer.cli.train.resume import AUTO, TRUST, auto_run, named_checkpoint, resumed_config
+from transformer.cli.train.resume import AUTO, TRUST, config_of_arguments, named_checkpoint
 from transformer.cli.train.sweep import directory_override, recorded, show_jobs, sweep_directory
-from transformer.cli.train.vocabulary import names_size
 from transformer.common.errors import InputError
 from transformer.common.files import given_path
 from transformer.common.own_code import import_code
 from transformer.common.processes import COMMAND, command_line
 from transformer.common.schema import override_key
 from transformer.data.corpora.trust import named_classes
+from transformer.runs.resume import resumed_or_new
 from transformer.settings.run import RunConfig
 from transformer.training.checkpointing.run_directory import has_checkpoint
 from transformer.training.distributed.launcher import RUN
@@ -53,7 +53,7 @@ def run(arguments: Sequence[str]) -> None:
         from transformer.training.checkpointing.training_state import find_resumable
 
         resume = find_resumable(checkpoint)
-        resumed = resumed_config(checkpoint, arguments, resume)
+        resumed = config_of_arguments(checkpoint, arguments, resume)
         train_run(resumed, run_folder(checkpoint), resume=resume)
         return
     flags, overrides = flags_and_overrides(arguments)
@@ -78,7 +78,7 @@ def run(arguments: Sequence[str]) -> None:
     elif "experiment=finetune" in overrides:
         raise InputError("experiment=finetune adapts a trained model; add finetune_from=RUN")
     named = "hydra.run.dir" in given
-    sized = names_size(overrides)
+    sized = names_vocabulary_size(overrides)
     settings, folder = _resolve_auto(config, folder, named=named, sized=sized)
     train_run(settings, folder, exact=sized)
 
@@ -136,8 +136,10 @@ def _resolve_auto(
     if config.checkpoint != AUTO:
         return compose.run_settings(config), folder
     config.checkpoint = None
-    settings, folder = auto_run(compose.run_settings(config), folder, named=named, sized=sized)
-    return replace(settings, checkpoint=folder if has_checkpoint(folder) else None), folder
+    settings = compose.run_settings(config)
+    settings, folder, reason = resumed_or_new(settings, folder, named=named, sized=sized)
+    print(f"checkpoint=auto: {reason}", file=sys.stderr)
+    return settings, folder
 
 
 def _job(config: DictConfig) -> float:
@@ -160,7 +162,7 @@ def _trial(config: DictConfig) -> "tuple[float, Objective]":
 
     job = HydraConfig.get()
     compose.fetch_models(config)
-    sized = names_size(job.overrides.task)
+    sized = names_vocabulary_size(job.overrides.task)
     # The directory of a trial has its number: a sweep resumes only in a directory that is named.
     folder = Path(job.runtime.output_dir)
     settings, folder = _resolve_auto(config, folder, named=True, sized=sized)

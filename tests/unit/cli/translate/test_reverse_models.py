@@ -14,10 +14,9 @@ from transformer.checkpoint.checkpoint import load_checkpoint
 from transformer.cli import progress
 from transformer.commands.select import _check_direction
 from transformer.common.errors import InputError
-from transformer.common.schema import typed
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.forced_decoding import TargetScore, score_pairs
-from transformer.settings.data import DataConfig
+from transformer.settings.data import CorpusConfig, DataConfig
 
 CANDIDATES = [["der hund .", "ein kind liest .", "ein hund läuft ."], ["katzen", "katze"]]
 SOURCES = [PAIRS[0][0], "a cat"]
@@ -71,9 +70,9 @@ def test_clean_rejects_by_two_models(
         (["models=[b.ckpt,a.ckpt]"], "b.ckpt translates de to en, and en to de alone is wanted"),
         (["models=[a.ckpt,a.ckpt]"], "a.ckpt translates en to de, and de to en alone is wanted"),
         (["models=[both.ckpt,b.ckpt]"], "both.ckpt translates en to de, and en to de alone"),
-        (["models=[a.ckpt]"], "models=[a.ckpt] keep=0.9: give models=[RUN,REVERSE], and a keep"),
-        (["models=[a.ckpt,b.ckpt]", "keep=1"], "models=[a.ckpt,b.ckpt] keep=1.0: give"),
-        (["keep=0.5"], "models=[] keep=0.5: give"),
+        (["models=[a.ckpt]"], "models=[a.ckpt] must be two; give models=[RUN,REVERSE]"),
+        (["models=[a.ckpt,b.ckpt]", "keep=1"], "keep=1.0 must be above 0 and below 1"),
+        (["keep=0.5"], "keep=0.5 is of the pairs that models= rank; give models=[RUN,"),
     ],
 )
 def test_models_that_cannot_judge(
@@ -96,8 +95,8 @@ def best(last: float = 0.0) -> list[str]:
 
 
 def test_a_reverse_model_of_several_corpora_has_their_languages() -> None:
-    corpora = {"a": {"source": "fr_FR", "target": "en"}, "b": {"source": "es"}}
-    data = typed(DataConfig, {"source": "en", "target": "de", "corpora": corpora}, "data")
+    corpora = {"a": CorpusConfig(source="fr_FR", target="en"), "b": CorpusConfig(source="es")}
+    data = DataConfig(source="en", target="de", corpora=corpora)
     _check_direction("a", data, ("en", "fr"))
     _check_direction("a", data, ("de", "eng"))  # a code without a name may be any language
     with pytest.raises(InputError, match="a translates es to de, fr_FR to en, and fr to de is"):
