@@ -12,6 +12,8 @@ from transformer.common.version import VERSION
 if TYPE_CHECKING:
     from transformer.checkpoint.checkpoint import Checkpoint as Checkpoint
     from transformer.checkpoint.checkpoint import load_checkpoint as load_checkpoint
+    from transformer.commands.clean import clean as clean
+    from transformer.commands.doctor import doctor as doctor
     from transformer.commands.score import score_targets as score_targets
     from transformer.commands.select import select as select
     from transformer.common.errors import InputError as InputError
@@ -36,9 +38,14 @@ if TYPE_CHECKING:
     from transformer.model.transformer import Transformer as Transformer
     from transformer.runs.train import train as train
     from transformer.settings.callbacks import CallbacksConfig as CallbacksConfig
+    from transformer.settings.clean import CleanConfig as CleanConfig
+    from transformer.settings.clean import Filters as Filters
+    from transformer.settings.clean import Repairs as Repairs
     from transformer.settings.data import CorpusConfig as CorpusConfig
     from transformer.settings.data import DataConfig as DataConfig
     from transformer.settings.decoding import SearchConfig as SearchConfig
+    from transformer.settings.doctor import DoctorConfig as DoctorConfig
+    from transformer.settings.doctor import Thresholds as Thresholds
     from transformer.settings.export import ExportConfig as ExportConfig
     from transformer.settings.import_model import ImportConfig as ImportConfig
     from transformer.settings.logger import LoggerConfig as LoggerConfig
@@ -67,6 +74,8 @@ _NAMES = {
         "Checkpoint",
         "load_checkpoint",
     ),
+    "commands.clean": ("clean",),
+    "commands.doctor": ("doctor",),
     "commands.score": ("score_targets",),
     "commands.select": ("select",),
     "common.errors": ("InputError",),
@@ -93,11 +102,20 @@ _NAMES = {
     "model.transformer": ("Transformer",),
     "runs.train": ("train",),
     "settings.callbacks": ("CallbacksConfig",),
+    "settings.clean": (
+        "CleanConfig",
+        "Filters",
+        "Repairs",
+    ),
     "settings.data": (
         "CorpusConfig",
         "DataConfig",
     ),
     "settings.decoding": ("SearchConfig",),
+    "settings.doctor": (
+        "DoctorConfig",
+        "Thresholds",
+    ),
     "settings.logger": ("LoggerConfig",),
     "settings.loss": ("LossConfig",),
     "settings.metrics": ("MetricsConfig",),

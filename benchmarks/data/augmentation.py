@@ -23,7 +23,7 @@ BATCHES, PASSES, ROUNDS = 50, 10, 4
 def task_of(arguments: list[str]) -> Task:
     """The task of a run with these arguments, its text prepared."""
     values = OmegaConf.to_container(compose_config("train", arguments))
-    task = make_task(run_config(values))  # type: ignore[arg-type]
+    task = make_task(run_config(values))
     task.data.prepare_data()
     task.data.setup("fit")
     return task

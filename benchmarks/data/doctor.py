@@ -21,12 +21,12 @@ from pathlib import Path
 
 from benchmarks.data.doctor_faults import Kind, Pair, Planted, kinds, plant
 from benchmarks.results.page import write_between
-from transformer.cli.config.compose import compose_config
 from transformer.data.corpora.split import Split
 from transformer.data.text.parallel import Corpus, read_lines
 from transformer.quality.check import ExaminationConfig
 from transformer.quality.cleaning import clean
 from transformer.quality.corpus_checks import Checks
+from transformer.settings.clean import Filters
 
 PAIRS = Path(__file__).with_name("doctor_pairs.tsv")
 
@@ -40,12 +40,11 @@ class Cleaned:
 
 
 def cleaned(pairs: Sequence[Pair], languages: tuple[str, str]) -> Cleaned:
-    """Clean a text by the defaults of conf/clean.yaml."""
-    config = compose_config("clean", ["output=unused"])
-    wanted = frozenset(name for name, on in config.filters.items() if on)
+    """Clean a text by the default filters."""
+    wanted = frozenset(name for name, is_on in vars(Filters()).items() if is_on)
     # What is planted a hundred times recurs, and nothing is held out.
     wanted -= {"duplicate", "leak", "too_long"}
-    settings = ExaminationConfig(wanted, 0, config.ratio, 1000, languages)
+    settings = ExaminationConfig(wanted, 0, max_length=1000, languages=languages)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         paths = folder / "text.source", folder / "text.target"

@@ -28,7 +28,7 @@ class Node:
     number: int
     category: str
     features: dict[str, str]
-    attention_bias: int
+    scope: int
     rule: Rule | None = None
     entry: Entry | None = None
     slots: dict[str, Node] = field(default_factory=dict)
@@ -65,14 +65,14 @@ class Deriver:
         """
         return self._expand(category, {}, 0)
 
-    def _expand(self, category: str, features: dict[str, str], attention_bias: int) -> Node:
+    def _expand(self, category: str, features: dict[str, str], scope: int) -> Node:
         if category in self._lexicon.categories:
-            return self._leaf(category, features, attention_bias)
+            return self._leaf(category, features, scope)
         rules = list(self._applicable(category, features))
         while rules:
             rule = self._choice.rule(rules)
             try:
-                return self._apply(rule, dict(features), attention_bias)
+                return self._apply(rule, dict(features), scope)
             except ImpossibleError:
                 rules.remove(rule)
         raise ImpossibleError(category)
@@ -85,11 +85,11 @@ class Deriver:
             self._applying[key] = rules
         return rules
 
-    def _apply(self, rule: Rule, features: dict[str, str], attention_bias: int) -> Node:
+    def _apply(self, rule: Rule, features: dict[str, str], scope: int) -> Node:
         self._number += 1
-        node = Node(self._number, rule.category, features, attention_bias, rule)
-        if rule.attention_bias:
-            node.attention_bias = node.number
+        node = Node(self._number, rule.category, features, scope, rule)
+        if rule.scope:
+            node.scope = node.number
         for name, options in rule.choose:
             asked = Condition.parse(features.get(name, "!"))
             open_options = [option for option in options if asked.holds(option.value)]
@@ -113,21 +113,19 @@ class Deriver:
         return node
 
     def _fill(self, node: Node, slot: Slot) -> None:
-        child = self._expand(slot.category, _resolve(node, slot.features), node.attention_bias)
+        child = self._expand(slot.category, _resolve(node, slot.features), node.scope)
         node.slots[slot.name] = child
         if child.rule is not None and child.rule.transparent:
             node.slots |= child.slots
             child.slots = {}
 
-    def _leaf(self, category: str, features: dict[str, str], attention_bias: int) -> Node:
+    def _leaf(self, category: str, features: dict[str, str], scope: int) -> Node:
         candidates = self._lexicon.candidates(category, features)
         if not candidates.entries:
             raise ImpossibleError(category)
         entry = self._choice.entry(candidates)
         self._number += 1
-        node = Node(
-            self._number, category, {**features, **entry.features}, attention_bias, entry=entry
-        )
+        node = Node(self._number, category, {**features, **entry.features}, scope, entry=entry)
         for name in _NARROWED:
             value = features.get(name, "|")
             if "|" not in value and not value.startswith("!"):

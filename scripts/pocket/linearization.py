@@ -94,7 +94,7 @@ class Linearizer:
         tags = entry.english_tags if english else entry.german_tags
         keys: tuple[Key, ...] = ((node.number, ""),)
         if "key" in node.features:
-            keys += ((node.attention_bias, node.features["key"]),)
+            keys += ((node.scope, node.features["key"]),)
         words = word.split()
         tokens = [Token(w, tags[min(i, len(tags) - 1)], keys) for i, w in enumerate(words)]
         if entry.compound:
@@ -140,7 +140,7 @@ def _holds(item: Item, node: Node) -> bool:
 def _key(node: Node, label: str) -> Key:
     """A label names a slot (or one of its slots), or with ^ something of the clause."""
     if label.startswith("^"):
-        return node.attention_bias, label[1:]
+        return node.scope, label[1:]
     position = node
     for name in label.split("."):
         if name not in position.slots:

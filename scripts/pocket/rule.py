@@ -158,7 +158,7 @@ class Rule:
     choose: tuple[tuple[str, tuple[Option, ...]], ...]
     slots: tuple[Slot, ...]
     set: tuple[Reference, ...]
-    attention_bias: bool
+    scope: bool
     orders: Mapping[str, Orders]
 
     @property
@@ -189,7 +189,7 @@ class Rule:
             choose=tuple(choose.items()),
             slots=tuple(Slot.parse(k, v) for k, v in item.get("slots", {}).items()),
             set=tuple(Reference.parse(k, v) for k, v in item.get("set", {}).items()),
-            attention_bias=item.get("scope") == "yes",
+            scope=item.get("scope") == "yes",
             orders={side: _orders(item[side], fragments) for side in SIDES if side in item},
         )
 

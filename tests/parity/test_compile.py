@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from omegaconf import OmegaConf
 from torch import Tensor
 
 from tests.helpers.model.models import tiny_transformer
@@ -17,13 +16,12 @@ from tests.helpers.runs.processes import exit_code
 from tests.helpers.suite.fork_server import FORKS
 from tests.helpers.training.losses import loss_config
 from tests.helpers.training.updates import translation_module
-from transformer.cli.config.compose import compose_config
+from transformer.cli.config.compose import compose_config, run_settings
 from transformer.data.batching.batch import Batch, collate
 from transformer.model.attention.kernels import sdpa
 from transformer.model.transformer import Transformer
 from transformer.settings.loss import LossConfig
 from transformer.settings.optimizer import OptimizerConfig
-from transformer.settings.run import run_config
 from transformer.tasks.registry import make_task
 from transformer.training.losses.cross_entropy import loss_function
 from transformer.training.losses.r_drop import r_drop_loss
@@ -151,8 +149,7 @@ def an_epoch_recompiles_nothing() -> None:
 
 def epoch_of_pocket() -> list[tuple[int, int, int]]:
     """Sentences and lengths of the batches of an epoch."""
-    composed: Any = OmegaConf.to_container(compose_config("train", ["experiment=pocket"]))
-    data = make_task(run_config(composed)).data
+    data = make_task(run_settings(compose_config("train", ["experiment=pocket"]))).data
     data.prepare_data()
     data.setup("fit")
     assert data.row.epoch_length is not None

@@ -346,6 +346,27 @@ def test_auto_leaves_out_blocks_where_that_pays(monkeypatch: pytest.MonkeyPatch)
     assert called == [1024]
 
 
+@pytest.mark.parametrize(
+    ("attention", "pattern", "length", "filled"),
+    [
+        ("eager", "sliding", 1024, True),
+        ("sdpa", "sliding", 1024, True),
+        ("auto", "sliding", 1023, True),
+        ("auto", "sliding", 1024, False),
+        ("flex", "sliding", 65, False),
+        ("auto", "full", 65, False),
+        ("auto", "full", 64, True),
+        ("eager", "full", 65, True),
+    ],
+)
+def test_a_stack_makes_a_mask_of_all_pairs_only_for_a_kernel_that_reads_it(
+    attention: str, pattern: str, length: int, filled: bool
+) -> None:
+    model = tiny_transformer(attention=attention, pattern=pattern)
+    context = model.decoder.attention_context(length, 0, None, torch.device("cpu"))
+    assert (context.dense is not None) == filled
+
+
 @pytest.mark.gpu
 @pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

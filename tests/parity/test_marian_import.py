@@ -28,7 +28,7 @@ from tests.helpers.decoding.steps import search_config
 from tests.helpers.interchange.imported_twins import assert_same_logits, limited_search
 from tests.helpers.interchange.marian_folders import marian_folder, npz_folder, sentences, theirs
 from tests.helpers.model.huggingface_twins import spread
-from tests.helpers.model.models import tiny_transformer
+from tests.helpers.model.models import run_of, tiny_transformer
 from tests.helpers.suite.lazy import hf
 from transformer.__main__ import main
 from transformer.data.tokenization.tags import SourceTags, TaggedText, Tags
@@ -135,8 +135,7 @@ def test_what_is_never_written_hardly_counts_in_training(tmp_path: Path) -> None
     with torch.no_grad():
         projection.bias += 0.25  # as training moves it
     (tmp_path / "back").mkdir()
-    data = {"source": "en", "target": "de"}
-    run = {"data": data, "model": {"max_length": translator.model.config.max_length}}
+    run = run_of(translator.model.config, data={"source": "en", "target": "de"})
     write_huggingface(translator, run, tmp_path / "back")
     before, after = (
         read_weights(one)["final_logits_bias"][0] for one in (folder, tmp_path / "back")
@@ -248,7 +247,7 @@ def test_an_export_comes_back(
     search = search_config(length_penalty=0.5, length_penalty_form="average", beam_size=5)
     given = Translator(model, tokenizer, search, batch_tokens=1000)
     (tmp_path / "export").mkdir()
-    run = {"data": {"source": "en", "target": "de"}, "model": {"max_length": 64}}
+    run = run_of(model.config, data={"source": "en", "target": "de"})
     write_huggingface(given, run, tmp_path / "export")
     arguments = [f"checkpoint={tmp_path / 'export'}", f"output={tmp_path / 'run'}"]
     assert main(["import", *arguments]) == 0

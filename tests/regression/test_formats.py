@@ -7,23 +7,27 @@ promises that it is read.
 from pathlib import Path
 
 import pytest
+import torch
 
+from transformer.checkpoint.checkpoint import PORTABLE
 from transformer.common.errors import InputError
 from transformer.decoding.translation.translator import Translator
 
 HERE = Path(__file__).parent
 
 
-def test_format_8() -> None:
-    """A step of a run of 300 updates on made-up text, written by commit 5ecde1a4."""
-    translator = Translator.load(HERE / "format_8.ckpt")
+def test_format_9() -> None:
+    """A step of a run of 300 updates on made-up text, written by commit 761d1c6f."""
+    translator = Translator.load(HERE / "format_9.ckpt")
     first, second = translator.translate(["beta epsilon", "iota iota delta"])
     assert first.text == "delta epsilon"
     assert second.text == "iota iota elta iota iota delota delta delta"
     assert (first.score, second.score) == pytest.approx((-2.16299, -3.10437), abs=1e-3)
 
 
-def test_format_1_is_refused() -> None:
-    """``average`` wrote this file at commit 3f92525, before the first promise."""
-    with pytest.raises(InputError, match=r"format_1\.ckpt.* has format '1', this version reads"):
-        Translator.load(HERE / "format_1.ckpt")
+def test_format_8_is_refused(tmp_path: Path) -> None:
+    """It was written before the first promise, and had the model beside the config."""
+    former = {"format": 8, "model": {"d_model": 16}, "tokenizer": {}, "config": {"seed": 1}}
+    torch.save({"state_dict": {}, PORTABLE: former}, tmp_path / "x.ckpt")
+    with pytest.raises(InputError, match=r"x\.ckpt.* has format '8', this version reads format 9"):
+        Translator.load(tmp_path / "x.ckpt")

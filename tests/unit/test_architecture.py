@@ -17,6 +17,7 @@ from tests.helpers.decoding.steps import RecurrentStep, search_config
 from tests.helpers.decoding.translators import tiny_translator
 from transformer.__main__ import VERBS, main
 from transformer.checkpoint.checkpoint import PORTABLE, require_translation
+from transformer.checkpoint.validation import Portable
 from transformer.cli.config import arguments
 from transformer.cli.config.arguments import config_folder
 from transformer.cli.config.compose import compose_config
@@ -34,6 +35,7 @@ from transformer.model.attention.record_weights import recording
 from transformer.model.attention.scaled_dot_product import attend_with_weights, eager
 from transformer.model.positions.alibi import AlibiBias
 from transformer.settings.metrics import METRICS, MetricsConfig
+from transformer.settings.run import RunConfig
 from transformer.tasks.registry import TASKS, is_translation, task_class
 
 PAGE = Path(__file__).parents[2] / "docs" / "architecture.md"
@@ -172,4 +174,5 @@ def test_the_task_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     config = compose_config("train", ["task=copying"])
     assert task_class(config.task) is names["Copying"]
     assert is_translation(config.task)
-    require_translation({PORTABLE: {"config": {"task": config.task}}}, Path("best.ckpt"))
+    payload = {PORTABLE: Portable(RunConfig(task=config.task), {}).to_plain()}
+    require_translation(payload, Path("best.ckpt"))

@@ -1,6 +1,7 @@
-"""Folders import one way, stay small, and what must start fast imports nothing heavy."""
+"""Folders import one way, and what must start fast imports nothing heavy."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -26,12 +27,15 @@ BESIDE = (
 )
 """Neighbors that do not know each other."""
 
+_MODULE = re.compile(rf"transformer\.({'|'.join(ORDER)})(\.\w+)*(:\w+)?")
+"""A text that names a module, or what is in it, such as ``transformer.tasks.base:Task``."""
+
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 
 @cache
 def imported(file: Path) -> frozenset[str]:
-    """Modules of the package that a file imports, at its top or inside a function."""
+    """Modules of the package that a file imports, at its top, inside a function, or by a string."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -39,6 +43,8 @@ def imported(file: Path) -> frozenset[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{file}: a relative import hides the folder"
             names.update(f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Constant) and _MODULE.fullmatch(str(node.value)):
+            names.add(str(node.value).partition(":")[0])
     return frozenset(name for name in names if name.startswith("transformer."))
 
 

@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -40,3 +40,18 @@ def counted(what: str, total: int) -> Iterator[Callable[[int, str], None]]:
     with Progress(*columns, console=console, expand=True) as bar:
         task = bar.add_task(what, total=total, note="")
         yield lambda done, note: bar.update(task, completed=done, note=note)
+
+
+@contextmanager
+def counted_from_first(what: str) -> Iterator[Callable[[int, int, str], None]]:
+    """As `counted`, but its function is told the total, too, and shows nothing before."""
+    with ExitStack() as stack:
+        report: Callable[[int, str], None] | None = None
+
+        def show(done: int, total: int, note: str = "") -> None:
+            nonlocal report
+            if report is None:
+                report = stack.enter_context(counted(what, total))
+            report(done, note)
+
+        yield show

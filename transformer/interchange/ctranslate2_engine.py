@@ -75,8 +75,9 @@ class EngineBeams:
     def __call__(self, segments: Sequence[Sequence[int]]) -> list[list[Hypothesis]]:
         """Search them all; hypotheses may be longer than the limit of their segment."""
         width = self.search.beam_size
-        # Without a penalty the engine would stop earlier than our search.
-        power = self.search.length_penalty or 1e-6
+        # Without a penalty the engine would stop a beam search earlier than ours. In greedy search
+        # it divides only some scores by the penalty.
+        power = (self.search.length_penalty or 1e-6) if width > 1 else 0.0
         found = self.engine.translate_batch(
             [self.tokenizer.source_subwords(segment) for segment in segments],
             beam_size=width,
@@ -99,8 +100,7 @@ class EngineBeams:
         found = []
         for subwords, score in zip(hypotheses, scores, strict=True):
             length = len(subwords) + 1
-            # Greedy search has no length penalty.
-            total = score * length**power if self.search.beam_size > 1 else score
+            total = score * length**power
             tokens = tuple(self.ids[subword] for subword in subwords)
             found.append(Hypothesis(tokens, total / self.search.penalty(length), total))
         return sorted(found, key=lambda hypothesis: -hypothesis.score)

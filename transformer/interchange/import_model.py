@@ -78,7 +78,7 @@ def _write_run(folder: Path, output: Path, config: ImportConfig) -> None:
 def _run(config: ImportConfig, found: import_folder.Imported) -> RunConfig:
     pair = config.languages
     named = pair.rpartition("-")[::2] if pair else found.languages
-    source, target = named[0] or DataConfig.source, named[1] or DataConfig.target
+    source, target = named[0] or "source", named[1] or "target"  # as data=files
     tags = found.tokenizer.tags
     for code in (source, target) if tags.both_sides else ():
         if code not in tags.targets:

@@ -20,7 +20,7 @@ from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.attention.scaled_dot_product import Kernel, eager
 from transformer.model.decoder import Decoder, DecoderLayer, RecurrentDecoderLayer
 from transformer.model.encoder import Encoder, EncoderLayer
-from transformer.model.initialization import set_first_weights
+from transformer.model.initialization import initialize
 from transformer.model.layers.embedding import Embedding, TokenEmbedding
 from transformer.model.layers.feedforward import Activation, FeedForward, GatedFeedForward
 from transformer.model.layers.linear import Linear
@@ -40,7 +40,7 @@ Layer = TypeVar("Layer", EncoderLayer, DecoderLayer)
 def build_transformer(config: ModelConfig) -> Transformer:
     """Build and initialize a model; raises InputError if it has no decoder."""
     model = assemble_transformer(config)
-    set_first_weights(model)
+    initialize(model)
     return model
 
 

@@ -11,10 +11,10 @@ from transformer.model.positions.t5_buckets import BucketBias
 from transformer.settings.model import ModelConfig
 
 
-def set_first_weights(model: Any) -> None:
+def initialize(model: Any) -> None:
     """Draw and tie the weights of a Transformer or SingleStack; add its adapters (LoRA), if any."""
     config: ModelConfig = model.config
-    initialize(model, model.projection, config)
+    draw_weights(model, model.projection, config)
     model.tie_weights()
     if config.lora_rank:
         from transformer.model.layers.lora import add_adapters
@@ -22,7 +22,7 @@ def set_first_weights(model: Any) -> None:
         add_adapters(model, config.lora_rank, config.lora_alpha)
 
 
-def initialize(model: nn.Module, projection: nn.Linear, config: ModelConfig) -> None:
+def draw_weights(model: nn.Module, projection: nn.Linear, config: ModelConfig) -> None:
     """Draw the weights of a model whose projection is not tied yet, in the order of its modules.
 
     Linear layers follow Glorot and Bengio 2010. The projections of queries, keys and values have a

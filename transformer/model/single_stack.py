@@ -7,7 +7,7 @@ from transformer.common.errors import InputError
 from transformer.model import build
 from transformer.model.attention.masks import padding_mask
 from transformer.model.encoder import Encoder
-from transformer.model.initialization import set_first_weights
+from transformer.model.initialization import initialize
 from transformer.model.layers.dropout import HiddenStates
 from transformer.model.layers.embedding import Embedding
 from transformer.settings.model import ModelConfig
@@ -45,7 +45,7 @@ class SingleStack(nn.Module):
 def build_single_stack(config: ModelConfig, *, causal: bool) -> SingleStack:
     """Build and initialize a stack; ``causal`` hides later positions."""
     model = assemble_single_stack(config, causal=causal)
-    set_first_weights(model)
+    initialize(model)
     return model
 
 

@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
@@ -11,6 +11,7 @@ from transformer.common.errors import raise_objections
 from transformer.common.escaping import escaped
 from transformer.common.schema import Range, out_of_range
 from transformer.data.corpora.split import NumberedPair
+from transformer.settings.doctor import CHECKS, Ratio
 
 Side = Literal["source", "target"]
 SIDES: tuple[Side, Side] = ("source", "target")
@@ -143,33 +144,13 @@ def quoted(text: str, index: int = 0) -> str:
     return f'"{"…" if start else ""}{escaped(text[start:end])}{"…" if end < len(text) else ""}"'
 
 
-CHECKS = (
-    *("empty", "noise", "ratio", "misaligned", "duplicate", "leak", "leak_source", "leak_target"),
-    *("copy", "numbers", "urls", "script", "language", "control", "markup", "markup_both"),
-    *("replacement", "mojibake", "unknown_characters", "too_long", "not_nfc"),
-    *("several_targets", "several_sources"),
-)
-"""Names of all checks, in the order of a report; docs/doctor.md describes the faults."""
-
-
-def allowed_fractions(thresholds: Mapping[str, float | None]) -> dict[str, float]:
-    """Return the allowed fraction of the pairs of a split by fault; None disables a check."""
-    allowed = {name: limit for name, limit in thresholds.items() if limit is not None}
-    raise_objections(
-        f"thresholds.{name}={limit} must be from 0 to 1"
-        for name, limit in allowed.items()
-        if not 0 <= limit <= 1
-    )
-    return allowed
-
-
 @dataclass(frozen=True)
 class ExaminationConfig:
     """Settings of an examination."""
 
     checks: frozenset[str] = frozenset(CHECKS)
     examples: Annotated[int, Range(0)] = 3
-    ratio: Annotated[float, Range(above=1)] = 4.0
+    ratio: Ratio = 4.0
     max_length: int = 250
     """Maximum tokens of a side (``data.max_length``)."""
     languages: tuple[str, str] = ("en", "de")

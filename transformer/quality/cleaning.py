@@ -21,11 +21,10 @@ from transformer.data.text.parallel import Corpus, Pair, read_lines
 from transformer.data.text.word_alignment import word_count
 from transformer.quality.checks import characters, markup
 from transformer.quality.corpus_checks import Checks
+from transformer.settings.clean import REPAIRS
 
 # Faults that a summary names.
 _NAMED = 3
-
-REPAIRS = ("encoding", "entities", "markup", "invisible", "blanks")
 
 Repair = Callable[[str, str], Pair]
 """Repairs the source and the target of a pair."""

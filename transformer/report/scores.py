@@ -109,14 +109,8 @@ def read_scores(folder: Path) -> dict[str, list[dict[str, Any]]]:
         scores = read_json(file)
         plain = isinstance(scores, list) and all(isinstance(one, dict) for one in scores)
         if plain and scores and all(keys <= one.keys() for one in scores):
-            found[file.stem] = [_with_present_name(one) for one in scores]
+            found[file.stem] = scores
     return found
-
-
-def _with_present_name(score: dict[str, Any]) -> dict[str, Any]:
-    """Older versions called the sentence error rate WER; its signature names no torchmetrics."""
-    former = score["name"] == "WER" and "torchmetrics:" not in str(score["signature"])
-    return {**score, "name": "SER"} if former else score
 
 
 def require_writable(folder: Path) -> None:

@@ -15,7 +15,10 @@ from transformer.checkpoint.config_file import saved_config, write_config
 from transformer.checkpoint.locate import run_folder
 from transformer.common.errors import InputError
 from transformer.data.corpora.trust import needs_trust
-from transformer.data.tokenization.vocabulary_training import VocabularyTooLarge
+from transformer.data.tokenization.vocabulary_training import (
+    VocabularyTooLarge,
+    largest_vocabulary,
+)
 from transformer.runs.config_warnings import warn_about_config, warn_about_vocabulary
 from transformer.runs.directory import LOG, run_directory, run_log
 from transformer.runs.quality_callback import QualityChecks
@@ -96,17 +99,10 @@ def train(
             except VocabularyTooLarge as error:
                 if not fit_vocabulary:
                     raise
-                config = _with_vocabulary(config, error.largest)
+                tokenizer = largest_vocabulary(config.tokenizer, error)
+                config = replace(config, tokenizer=tokenizer)
                 if is_rank_0:
                     write_config(config, folder)
-
-
-def _with_vocabulary(config: RunConfig, size: int) -> RunConfig:
-    logger.warning(
-        "tokenizer.vocab_size=%d is too large for this text; %d, the largest possible, is taken",
-        *(config.tokenizer.vocab_size, size),
-    )
-    return replace(config, tokenizer=replace(config.tokenizer, vocab_size=size))
 
 
 def _train_and_test(

@@ -4,15 +4,13 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
-
-import torch
+from typing import Any
 
 from transformer.checkpoint import checkpoint
 from transformer.checkpoint.locate import find_checkpoint
-from transformer.common.errors import InputError, raise_objections
-from transformer.common.schema import Range, out_of_range
+from transformer.common.errors import InputError
 from transformer.data.corpora.evaluation_text import validation_pairs
+from transformer.decoding.device import find_device, suited_batch_tokens
 from transformer.decoding.translation.document_translator import in_documents
 from transformer.decoding.translation.translator import Translator, trained_with
 from transformer.evaluation.comparison.significance import (
@@ -25,30 +23,8 @@ from transformer.evaluation.metrics import DECIMALS, Score, build_metric, score
 from transformer.model.build import build_transformer
 from transformer.settings.decoding import NEUTRAL, SearchConfig
 from transformer.settings.metrics import MetricsConfig
+from transformer.settings.tune import TuneConfig, WeightsName
 from transformer.training.checkpointing.averaging import average_checkpoints, newest_checkpoints
-
-WeightsName = Literal["single", "average", "ema"]
-"""Of one update; the mean of the newest checkpoints; the exponential moving average."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SweepConfig:
-    """The searches to try, and the text.
-
-    ``metric`` None is the one that chooses the best checkpoint of the run; ``sentences`` are the
-    first of the validation set, None is all; ``scoring`` None is as the run does.
-    """
-
-    beam_sizes: Sequence[int] = (1, 2, 5, 10)
-    length_penalties: Sequence[float] = (0.0, 0.6, 1.0, 1.4, 1.8)
-    metric: str | None = None
-    sentences: Annotated[int, Range(1)] | None = None
-    batch_tokens: int = 4096
-    device: torch.device | str = "cpu"
-    scoring: MetricsConfig | None = None
-
-    def __post_init__(self) -> None:
-        raise_objections(out_of_range(self, ""))
 
 
 @dataclass(frozen=True)
@@ -122,17 +98,19 @@ def with_search(payload: dict[str, Any], search: SearchConfig) -> dict[str, Any]
     return payload | {checkpoint.PORTABLE: portable.to_plain()}
 
 
-def tune(
+def try_all(
     offers: Mapping[str, dict[str, Any]],
-    config: SweepConfig,
+    config: TuneConfig,
+    metrics: MetricsConfig,
     show: Callable[["Trial | Challenge"], None],
 ) -> "Tuning":
     """Try all weights with the run's own search, then all searches with the chosen weights.
 
     The best of each replaces the run's own only if a paired test on the whole validation set finds
-    it better. ``show`` gets each trial, first that of the run itself, and the result of each test.
+    it better. Without ``config.metric``, the best is by ``metrics.choose``. ``show`` gets each
+    trial, first that of the run itself, and the result of each test.
     """
-    validation = _Validation(offers, config)
+    validation = _Validation(offers, config, metrics)
     searches = grid(validation.search, config.beam_sizes, config.length_penalties)
     challenges: list[Challenge] = []
 
@@ -223,19 +201,30 @@ class Tuning:
     challenges: Sequence[Challenge]
     best: Trial
 
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "best": self.best.to_json(),
+            "before": self.trials[0].to_json(),
+            "trials": [trial.to_json() for trial in self.trials],
+            "tests": [challenge.to_json() for challenge in self.challenges],
+        }
+
 
 class _Validation:
     """The validation text, and the model that translates it with any weights and search."""
 
-    def __init__(self, offers: Mapping[str, dict[str, Any]], config: SweepConfig) -> None:
+    def __init__(
+        self, offers: Mapping[str, dict[str, Any]], config: TuneConfig, scoring: MetricsConfig
+    ) -> None:
         portable = checkpoint.portable_part(next(iter(offers.values())))
         self.name = Path("the checkpoint")
-        self.offers, self.config = offers, config
-        self.model = build_transformer(portable.config.model)
+        self.offers, self.scoring = offers, scoring
+        device = find_device(config.device)
+        self.batch_tokens = suited_batch_tokens(config.batch_tokens, device)
+        self.model = build_transformer(portable.config.model).to(device)
         self.trained = trained_with(checkpoint.Checkpoint(self.model, portable, self.name))
-        self.scoring = config.scoring or portable.config.metrics
-        self.metric = config.metric or self.scoring.choose
-        build_metric(self.metric, self.scoring)
+        self.metric = config.metric or scoring.choose
+        build_metric(self.metric, scoring)
         self.pairs = validation_pairs(portable.config.data, None)
 
     @property
@@ -249,11 +238,11 @@ class _Validation:
 
     def trial(self, weights: str, search: SearchConfig, sentences: int | None) -> Trial:
         """Score and time one combination on the first sentences; None: on all."""
-        trained, config = self.trained, self.config
+        trained = self.trained
         checkpoint.load_weights(self.model, self.offers[weights], self.name)
         translator = in_documents(
             Translator(
-                *(self.model, trained.tokenizer, search, config.batch_tokens),
+                *(self.model, trained.tokenizer, search, self.batch_tokens),
                 aligner=trained.aligner,
                 coverage_head=trained.aligner.head,
                 limits=trained.limits,

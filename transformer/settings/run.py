@@ -1,7 +1,7 @@
 """All settings of a training run, which its checkpoints store."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
@@ -75,8 +75,8 @@ class RunConfig:
         return replace(self.schedule, total=self.trainer.max_steps)
 
 
-def run_config(values: Mapping[str, Any]) -> RunConfig:
-    """Build the config of plain values, by their keys; InputError if a value is wrong."""
+def run_config(values: Any) -> RunConfig:
+    """Build the config of a mapping of plain values, by their keys; InputError if one is wrong."""
     return typed(RunConfig, values, "")
 
 

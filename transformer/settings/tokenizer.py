@@ -21,7 +21,7 @@ SENTINEL = "<extra_id_{}>"
 
 @dataclass(frozen=True)
 class TokenizerConfig:
-    """How text is split into tokens; ``conf/tokenizer/unigram.yaml`` has a line about each key."""
+    """How text is split into tokens; ``conf/tokenizer/bpe.yaml`` has a line about each key."""
 
     algorithm: Algorithm = "bpe"
     """Subwords: "unigram" (Kudo 2018) or "bpe" (Sennrich et al. 2016). Without subwords

@@ -4,19 +4,18 @@ import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import torch
-from omegaconf import OmegaConf
 
 from tests.helpers.data.text import write_parallel
 from tests.helpers.suite.fork_server import FORKS
-from transformer.cli.config.compose import compose_config
+from transformer.cli.config.compose import compose_config, run_settings
+from transformer.settings.run import RunConfig
 
 PROJECT = Path(__file__).resolve().parents[3]
 _MOST = 240
@@ -62,44 +61,39 @@ def overrides_in(folder: str) -> list[str]:
     return [*own, *TINY]
 
 
-def tiny_config(folder: Path, *overrides: str) -> dict[str, Any]:
-    """The plain values of such a run."""
-    config = compose_config("train", [*tiny_overrides(folder), *overrides])
-    values: dict[str, Any] = OmegaConf.to_container(config)  # type: ignore[assignment]
-    return values
+def tiny_config(folder: Path, *overrides: str) -> RunConfig:
+    """The settings of such a run."""
+    return run_settings(compose_config("train", [*tiny_overrides(folder), *overrides]))
 
 
-def start(
-    values: Mapping[str, Any], folder: Path, fault: Callable[[], None] | None = None
-) -> BaseProcess:
+def start(config: RunConfig, folder: Path, fault: Callable[[], None] | None = None) -> BaseProcess:
     """Begin the run in the folder, or go on with it; with a fault to be planted first."""
-    process = FORKS.Process(target=_train, args=(values, folder, fault), daemon=False)
+    process = FORKS.Process(target=_train, args=(config, folder, fault), daemon=False)
     process.start()
     return process
 
 
 def finish(
-    values: Mapping[str, Any], folder: Path, fault: Callable[[], None] | None = None, code: int = 0
+    config: RunConfig, folder: Path, fault: Callable[[], None] | None = None, code: int = 0
 ) -> float:
     """Begin or go on, to the end or the fault; returns the seconds it took."""
     begun = time.monotonic()
-    assert exit_code(start(values, folder, fault)) == code, (folder / "said").read_text()
+    assert exit_code(start(config, folder, fault)) == code, (folder / "said").read_text()
     return time.monotonic() - begun
 
 
-def _train(values: Mapping[str, Any], folder: Path, fault: Callable[[], None] | None) -> None:
+def _train(config: RunConfig, folder: Path, fault: Callable[[], None] | None) -> None:
     import logging
 
     from transformer.cli.exit import run_to_exit_code
     from transformer.runs.train import train
-    from transformer.settings.run import run_config
 
     _prepare(folder)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, force=True)
     if fault is not None:
         fault()
     there = any((folder / "checkpoints").glob("[lp]*.ckpt"))
-    config = run_config({**values, "checkpoint": str(folder) if there else None})
+    config = replace(config, checkpoint=folder if there else None)
     sys.exit(run_to_exit_code(lambda: train(config, folder) and None))
 
 

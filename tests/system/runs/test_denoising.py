@@ -23,11 +23,11 @@ def test_a_pretrained_model_is_resumed_exactly_and_fine_tuned(
     objective: str, tmp_path: Path
 ) -> None:
     noise = ["loss.label_smoothing=0.0", f"data.denoising.objective={objective}"]
-    values = tiny_config(tmp_path, *OWN, *noise, "tokenizer.sampling=0.1")
-    finish(values, tmp_path / "whole")
+    config = tiny_config(tmp_path, *OWN, *noise, "tokenizer.sampling=0.1")
+    finish(config, tmp_path / "whole")
     stops = SignalAt("on_train_batch_end", 18, signal.SIGTERM)
-    finish(values, tmp_path / "run", stops, 143)
-    finish(values, tmp_path / "run")
+    finish(config, tmp_path / "run", stops, 143)
+    finish(config, tmp_path / "run")
     assert_equals_whole(tmp_path, tmp_path / "run")
     [score] = json.loads((tmp_path / "run" / "test.json").read_text())
     assert score["name"] == "perplexity" and 1 < score["score"] < 1000

@@ -11,6 +11,7 @@ import torch
 from tests.helpers.runs.faults import DiskFull, KilledAt, SignalAt, random_fault
 from tests.helpers.runs.outcomes import assert_equals_whole, differences, outcome, said
 from tests.helpers.runs.processes import finish, start, tiny_config
+from transformer.settings.run import RunConfig
 
 EVERYTHING = [
     "tokenizer=unigram",
@@ -37,11 +38,11 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def kill(values: dict[str, Any], folder: Path, kills: int, seed: int) -> None:
+def kill(config: RunConfig, folder: Path, kills: int, seed: int) -> None:
     """Kill runs until there were enough kills; each that comes to its end must equal the first."""
     whole, dice = folder / "whole", random.Random(seed)
-    finish(values, whole)
-    seconds = finish(values, folder / "again")
+    finish(config, whole)
+    seconds = finish(config, folder / "again")
     expected = outcome(whole)
     assert differences(expected, outcome(folder / "again")) == []
     killed = run = 0
@@ -51,7 +52,7 @@ def kill(values: dict[str, Any], folder: Path, kills: int, seed: int) -> None:
         while True:
             # Half of the moments are within the writing of a file, which takes little of the time.
             fault = random_fault(dice) if dice.random() < 0.5 else None
-            process = start(values, broken, fault)
+            process = start(config, broken, fault)
             process.join(dice.uniform(0, 1.2 * seconds) if fault is None else 120)
             if process.exitcode is None:
                 process.kill()
@@ -88,9 +89,9 @@ def test_killed_at_any_time(tmp_path: Path, kills: int, overrides: list[str]) ->
     ids=["half a second file", "an empty first file", "between the renamings"],
 )
 def test_killed_while_writing(home: Path, tmp_path: Path, fault: KilledAt) -> None:
-    values = tiny_config(home)
-    finish(values, tmp_path / "run", fault, -signal.SIGKILL)
-    finish(values, tmp_path / "run")
+    config = tiny_config(home)
+    finish(config, tmp_path / "run", fault, -signal.SIGKILL)
+    finish(config, tmp_path / "run")
     assert_equals_whole(home, tmp_path / "run")
 
 
@@ -119,8 +120,8 @@ def thorough(*values: object) -> Any:
     ],
 )
 def test_stopped_by_a_signal(home: Path, tmp_path: Path, fault: SignalAt, code: int) -> None:
-    values, folder = tiny_config(home), tmp_path / "run"
-    finish(values, folder, fault, code)
+    config, folder = tiny_config(home), tmp_path / "run"
+    finish(config, folder, fault, code)
     begun = (folder / "checkpoints").exists()
     assert begun == (fault.hook != "prepare")
     how = (
@@ -130,7 +131,7 @@ def test_stopped_by_a_signal(home: Path, tmp_path: Path, fault: SignalAt, code: 
     if fault.hook == "end":
         assert torch.load(folder / "checkpoints" / "last.ckpt")["global_step"] == 30
     assert ("stopping after this update" in said(folder)) == (fault.hook not in AT_ONCE)
-    finish(values, folder)
+    finish(config, folder)
     assert_equals_whole(home, folder)
     assert (folder / "test.json").exists()
     assert "is finished" not in said(folder)
@@ -138,8 +139,8 @@ def test_stopped_by_a_signal(home: Path, tmp_path: Path, fault: SignalAt, code: 
 
 @pytest.mark.thorough
 def test_where_the_disk_is_full_training_goes_on_or_ends(home: Path, tmp_path: Path) -> None:
-    values, folder = tiny_config(home), tmp_path / "run"
-    finish(values, folder, DiskFull(3, 6))
+    config, folder = tiny_config(home), tmp_path / "run"
+    finish(config, folder, DiskFull(3, 6))
     assert "last.ckpt: cannot be written (No space left on device)" in said(folder)
     assert "training continues" in said(folder)
     one, other = outcome(home / "whole"), outcome(folder)
@@ -147,21 +148,21 @@ def test_where_the_disk_is_full_training_goes_on_or_ends(home: Path, tmp_path: P
     assert differences(one["rows"], other["rows"]) == []
     # Where it stays full, a run ends in one line, and goes on later.
     folder = tmp_path / "full"
-    finish(values, folder, DiskFull(6, 1000), code=2)
+    finish(config, folder, DiskFull(6, 1000), code=2)
     assert said(folder).strip().split("\n")[-1].startswith("error: ")
-    finish(values, folder)
+    finish(config, folder)
     assert_equals_whole(home, folder)
 
 
 @pytest.mark.thorough
 def test_a_damaged_last_checkpoint_gives_way_to_the_one_before(home: Path, tmp_path: Path) -> None:
-    values, folder = tiny_config(home), tmp_path / "run"
-    finish(values, folder, KilledAt("save", 7), -signal.SIGKILL)
+    config, folder = tiny_config(home), tmp_path / "run"
+    finish(config, folder, KilledAt("save", 7), -signal.SIGKILL)
     last = folder / "checkpoints" / "last.ckpt"
     damaged = bytearray(last.read_bytes())
     damaged[len(damaged) // 2] ^= 1
     last.write_bytes(damaged)
-    finish(values, folder)
+    finish(config, folder)
     assert "resuming from" in said(folder)
     [unused] = (folder / "checkpoints").glob("unused-last-*.ckpt")
     unused.unlink()

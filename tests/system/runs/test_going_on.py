@@ -24,11 +24,11 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.thorough
 def test_a_moved_run_goes_on_with_its_best_score(home: Path, tmp_path: Path) -> None:
-    values, there = tiny_config(home), tmp_path / "there"
-    finish(values, tmp_path / "here", SignalAt("on_train_batch_end", 18, signal.SIGTERM), 143)
+    config, there = tiny_config(home), tmp_path / "there"
+    finish(config, tmp_path / "here", SignalAt("on_train_batch_end", 18, signal.SIGTERM), 143)
     (tmp_path / "here").rename(there)
     shutil.copytree(there, tmp_path / "here")
-    finish(values, there)
+    finish(config, there)
     assert_equals_whole(home, there)
     # Nothing was written to where it had been.
     assert torch.load(tmp_path / "here" / "checkpoints" / "last.ckpt")["global_step"] == 18

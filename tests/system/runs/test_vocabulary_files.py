@@ -28,11 +28,11 @@ def test_a_run_needs_its_file_only_at_the_start(kind: str, tmp_path: Path) -> No
     given = ["tokenizer.vocab_size=null", f"tokenizer={kind}"]
     if MAKE[kind](file, [line for side in lines for line in side if line]):
         given.append(f"tokenizer.file={file}")
-    values = tiny_config(tmp_path, *given)
-    finish(values, tmp_path / "whole")
-    finish(values, tmp_path / "run", SignalAt("on_train_batch_end", 18, signal.SIGTERM), 143)
+    config = tiny_config(tmp_path, *given)
+    finish(config, tmp_path / "whole")
+    finish(config, tmp_path / "run", SignalAt("on_train_batch_end", 18, signal.SIGTERM), 143)
     file.unlink(missing_ok=True)
-    finish(values, tmp_path / "run")
+    finish(config, tmp_path / "run")
     assert_equals_whole(tmp_path, tmp_path / "run")
     text = b"alpha beta\n\ngamma\n"
     code, translated, stderr = verb("translate", "checkpoint=run", home=tmp_path, stdin=text)

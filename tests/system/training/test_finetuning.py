@@ -5,7 +5,6 @@ import re
 import shutil
 import signal
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -20,7 +19,7 @@ from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.runs.finetuning import initial_payload
 from transformer.runs.train import fit
-from transformer.settings.run import run_config
+from transformer.settings.run import RunConfig
 from transformer.tasks.registry import make_task
 
 BRIEF = ["trainer.max_steps=6", "trainer.val_check_interval=3"]
@@ -44,7 +43,7 @@ def mixed(folder: Path, tag: str = "like_this") -> list[str]:
     ]
 
 
-def second(home: Path, *overrides: str) -> dict[str, Any]:
+def second(home: Path, *overrides: str) -> RunConfig:
     """The config of a run on one corpus, fine-tuned from the first."""
     return tiny_config(home, *BRIEF, f"finetune_from={home}/first", "seed=5", *overrides)
 
@@ -88,7 +87,7 @@ def test_it_goes_on_without_what_it_began_with(home: Path, tmp_path: Path) -> No
 def test_the_tags_of_the_vocabulary_may_be_used_and_others_are_added(
     home: Path, tmp_path: Path
 ) -> None:
-    _, task, updates = fit(run_config(second(home, *mixed(home))), tmp_path / "run")
+    _, task, updates = fit(second(home, *mixed(home)), tmp_path / "run")
     # It learns as any run, dropout included.
     assert updates == 6 and task.module.model.training
     more = second(home, *mixed(home, "unlike"), "tokenizer.add=[zebra]")
@@ -119,7 +118,7 @@ def test_another_model_is_refused_with_what_to_set(
     home: Path, overrides: list[str], message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
-        config = run_config(second(home, *overrides))
+        config = second(home, *overrides)
         make_task(config, initial_payload(config, Path(str(config.finetune_from))))
 
 
@@ -127,13 +126,13 @@ def test_what_may_change_and_another_score_is_logged(
     home: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     free = ["model.dropout=0.5", "model.pattern=sliding", "model.max_length=99"]
-    assert initial_payload(run_config(second(home, *free)), home / "first")
+    assert initial_payload(second(home, *free), home / "first")
     with pytest.raises(InputError, match="finetune_from cannot change: a run resumes with what it"):
         resumed_config(home / "first", [f"finetune_from={home}/other"])
     caplog.set_level("INFO", "transformer.runs.finetuning")
-    initial_payload(run_config(second(home)), home / "first")
+    initial_payload(second(home), home / "first")
     assert not caplog.messages
-    initial_payload(run_config(second(home, "metrics=tokenized")), home / "first")
+    initial_payload(second(home, "metrics=tokenized"), home / "first")
     assert caplog.messages == [
         f"{home}/first was scored with metrics.tokenize=13a; if the text is alike, set the same"
     ]
@@ -206,7 +205,7 @@ def test_a_run_with_adapters_is_read_as_one_without(home: Path, tmp_path: Path) 
     before = read_payload(home / "first" / "checkpoints" / "best.ckpt")
     assert merged["state_dict"].keys() == before["state_dict"].keys() < raw["state_dict"].keys()
     assert merged[PORTABLE]["config"]["model"] == before[PORTABLE]["config"]["model"]
-    again = run_config(second(home, f"finetune_from={tmp_path}/run", "model.lora_rank=3"))
+    again = second(home, f"finetune_from={tmp_path}/run", "model.lora_rank=3")
     _, task, updates = fit(again, tmp_path / "again")
     assert updates == 6
     weights = task.module.model.state_dict()

@@ -79,7 +79,7 @@ NAN = torch.full((24, 16), float("nan"))
         (_set("y", value=[WIDE[:99], WIDE[1:]]), "tensors overlap"),
         (_set(*MODEL, "unknown", value=1), "model.unknown is not a setting"),
         (_drop(*MODEL, "ffn_dim"), "larger model than its weights"),
-        (_drop(*MODEL, "source_vocab_size"), "do not fit its model"),
+        (_drop(*MODEL, "source_vocab_size"), "needs one vocabulary for both sides"),
         (_set(PORTABLE, "format", value=torch.zeros(2)), "has format .Tensor., this version reads"),
         (_set(*CONFIG, "trainer", value=3), "trainer=3 must be a mapping"),
         (_drop(*CONFIG, "data"), "its config has no data"),

@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from tests.helpers.decoding.steps import search_config
 from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer
-from tests.helpers.model.models import portable, tiny_transformer
+from tests.helpers.model.models import portable, run_of, tiny_transformer
 from transformer.checkpoint.checkpoint import PORTABLE, write_payload
 from transformer.cli.config.compose import compose_config
 from transformer.cli.translator import load, translator_config
@@ -103,7 +103,7 @@ def test_precision_and_batches_suit_the_device(
 
 def test_the_config_and_the_search_are_those_of_the_run(checkpoint: Path) -> None:
     translator, run = load(*call(checkpoint, "batch_tokens=123"))
-    assert (run.seed, asdict(run.decoding)) == (4, TRAINED)
+    assert run == run_of(translator.model.config, **RUN)
     assert translator.batch_tokens == 123
     assert vars(translator.search) == TRAINED
 

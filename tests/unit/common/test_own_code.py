@@ -15,7 +15,10 @@ from transformer.data.corpora.trust import named_classes, needs_trust
 from transformer.decoding.mbr import utility_named
 from transformer.evaluation.metrics import score
 from transformer.model.build import build_transformer
+from transformer.settings.callbacks import CallbacksConfig
 from transformer.settings.metrics import MetricsConfig
+from transformer.settings.model import ModelConfig
+from transformer.settings.run import RunConfig
 
 
 @pytest.fixture
@@ -105,11 +108,11 @@ def test_an_import_that_fails_is_one_line(module: str) -> None:
 
 
 def test_a_config_needs_trust_for_each_class_that_it_names(module: str) -> None:
-    run = {
-        "task": "a:Task",
-        "model": {"encoder_layer": "b:Layer", "feed_forward": None},
-        "callbacks": {"own": ["c:Callback"]},
-    }
+    run = RunConfig(
+        task="a:Task",
+        model=ModelConfig(encoder_layer="b:Layer"),
+        callbacks=CallbacksConfig(own=("c:Callback",)),
+    )
     named = [
         ("task", "a:Task"),
         ("model.encoder_layer", "b:Layer"),
@@ -117,4 +120,4 @@ def test_a_config_needs_trust_for_each_class_that_it_names(module: str) -> None:
     ]
     assert named_classes(run) == named
     assert needs_trust(run, {"task"}) == named[1:]
-    assert named_classes({"task": "translation", "model": {}}) == []
+    assert named_classes(RunConfig()) == []

@@ -1,5 +1,7 @@
 """Where a source that is too long is split."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.helpers.decoding.translators import tiny_tokenizer
@@ -12,6 +14,10 @@ from transformer.decoding.long_inputs import (
     sentence_lengths,
     split_segments,
 )
+from transformer.settings.data import DataConfig
+from transformer.settings.metrics import MetricsConfig
+from transformer.settings.run import RunConfig
+from transformer.settings.tokenizer import TokenizerConfig
 
 
 @pytest.mark.parametrize(
@@ -53,12 +59,14 @@ def test_only_a_source_longer_than_usual_is_split() -> None:
 
 
 def test_a_model_of_whole_lines_splits_no_sentences() -> None:
-    data = {"max_length": 50, "source": "en_GB"}
-    assert SourceLimits.trained({"data": data}, 99, 20) == SourceLimits(99, 20, "en")
-    # Older checkpoints know the maximum length of their text.
-    assert SourceLimits.trained({"data": data}, 99, None) == SourceLimits(99, 50, "en")
-    for other in ({"metrics": {"choose": "rougel"}}, {"tokenizer": {"features": ";"}}):
-        assert SourceLimits.trained({"data": data, **other}, 99, 20) == SourceLimits(99, 99)
+    run = RunConfig(data=DataConfig(max_length=50, source="en_GB"))
+    assert SourceLimits.trained(run, 99, 20) == SourceLimits(99, 20, "en")
+    # An imported model does not know its text.
+    assert SourceLimits.trained(run, 99, None) == SourceLimits(99, 50, "en")
+    lines = MetricsConfig(test=("rougel",), validation=("rougel",), choose="rougel")
+    features = TokenizerConfig(algorithm="char", features=";")
+    for other in (replace(run, metrics=lines), replace(run, tokenizer=features)):
+        assert SourceLimits.trained(other, 99, 20) == SourceLimits(99, 99)
 
 
 def test_the_first_part_alone_has_the_prefix() -> None:

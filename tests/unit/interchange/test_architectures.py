@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from tests.helpers.interchange.architecture_folders import bart_folder, mbart_folder, t5_folder
-from tests.helpers.model.models import tiny_config
+from tests.helpers.model.models import run_of, tiny_config
 from tests.helpers.suite.lazy import hf
 from transformer.__main__ import main
 from transformer.checkpoint.checkpoint import build_empty
@@ -119,7 +119,7 @@ def written_back(found: Imported, tokenizer: Tokenizer, folder: Path) -> Transla
     model = build_transformer(typed(ModelConfig, found.model | sizes, "model"))
     translator = Translator(model, tokenizer, SearchConfig(min_length=4), batch_tokens=100)
     folder.mkdir()
-    run = {"model": {"max_length": 64}, "data": {"source": "en_XX", "target": "de_DE"}}
+    run = run_of(model.config, data={"source": "en_XX", "target": "de_DE"})
     write_huggingface(translator, run, folder)
     return translator
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from transformer.data.corpora.pocket import pocket_splits
 from transformer.data.corpora.split import Split
 from transformer.data.text.parallel import Corpus
-from transformer.quality.check import CHECKS, ExaminationConfig
+from transformer.quality.check import ExaminationConfig
+from transformer.settings.doctor import CHECKS
 
 Pairs = list[tuple[str, str]]
 Texts = dict[str, Pairs]

@@ -16,7 +16,6 @@ from transformer.report.scores import (
     format_json,
     print_json,
     print_table,
-    read_scores,
     save_report,
 )
 
@@ -33,17 +32,6 @@ def test_saved_files_say_what_was_scored(tmp_path: Path) -> None:
     assert sorted(os.listdir(folder)) == ["test.hyp", "test.json"]
     [only] = json.loads(format_json(SCORES[:1]))
     assert only["name"] == "BLEU"
-
-
-def test_the_sentence_error_rate_of_older_versions_has_its_present_name(tmp_path: Path) -> None:
-    old = {
-        "name": "WER",
-        "score": 50.0,
-        "signature": "nrefs:1|case:mixed|version:transformer-0.1.0",
-    }
-    [new] = score(["a b"], ["a c"], ("wer",), config=RAW)
-    (tmp_path / "test.json").write_text(json.dumps([old, new.to_json()]))
-    assert [one["name"] for one in read_scores(tmp_path)["test"]] == ["SER", "WER"]
 
 
 def test_flags_are_shown_and_saved_beside_the_hypotheses(tmp_path: Path) -> None:

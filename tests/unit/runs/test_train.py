@@ -94,11 +94,14 @@ def test_what_is_left_out_is_judged_where_a_run_begins(
 ) -> None:
     allowed = []
 
-    def prepared(config: RunConfig, payload: object) -> None:
-        allowed.append(config.data.max_left_out)
-        raise InputError("enough")
+    def make_task(config: RunConfig, payload: object) -> Task:
+        task = Mock(spec=Task)
+        task.data = Mock(max_left_out=config.data.max_left_out)
+        task.data.prepare_data.side_effect = lambda: allowed.append(task.data.max_left_out)
+        task.data.setup.side_effect = InputError("enough")
+        return task
 
-    monkeypatch.setattr(train, "make_task", prepared)
+    monkeypatch.setattr(train, "make_task", make_task)
     read = Resumable(tmp_path, {"global_step": 1})
     monkeypatch.setattr(train, "find_resumable", lambda path: read)
     for checkpoint in ("null", str(tmp_path)):

@@ -15,14 +15,16 @@ from transformer.common.errors import InputError
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import Score, score
 from transformer.runs.tuning import (
-    SweepConfig,
     Trial,
+    Tuning,
     best_trial,
     grid,
     offered_weights,
-    tune,
+    try_all,
     with_search,
 )
+from transformer.settings.metrics import MetricsConfig
+from transformer.settings.tune import TuneConfig
 
 NAME = "model.projection.weight"
 
@@ -65,22 +67,22 @@ def test_only_the_search_changes(tmp_path: Path) -> None:
     assert changed == payload
 
 
-def settings(**changes: Any) -> SweepConfig:
+def tried(offers: Any, show: Any = lambda _: None, **changes: Any) -> Tuning:
     values: dict[str, Any] = {
         "beam_sizes": [1, 2, 3],
         "length_penalties": [0.0, 1.0],
         "metric": "chrf",
-        "sentences": None,
         "batch_tokens": 500,
-        "device": torch.device("cpu"),
     }
-    return SweepConfig(**(values | changes))
+    metrics = changes.pop("metrics", MetricsConfig())
+    config = TuneConfig(checkpoint=Path("run"), **(values | changes))
+    return try_all(offers, config, metrics, show)
 
 
 def test_weights_come_first_then_searches_with_the_best_of_them(tmp_path: Path) -> None:
     offers, _ = offered_weights(write_run(tmp_path), ["average"], 5)
     shown: list[Any] = []
-    found = tune(offers, settings(), shown.append)
+    found = tried(offers, shown.append)
     trials = list(found.trials)
     assert [one for one in shown if isinstance(one, Trial)] == trials
     assert [one for one in shown if not isinstance(one, Trial)] == list(found.challenges)
@@ -98,7 +100,7 @@ def test_weights_come_first_then_searches_with_the_best_of_them(tmp_path: Path) 
 def test_what_is_written_scores_what_the_trial_scored(tmp_path: Path) -> None:
     offers, _ = offered_weights(write_run(tmp_path), ["average"], 5)
     sources, references = zip(*PAIRS, strict=True)
-    for trial in tune(offers, settings(beam_sizes=[1, 3]), lambda trial: None).trials:
+    for trial in tried(offers, beam_sizes=[1, 3], metrics=RAW).trials:
         file = tmp_path / "written.ckpt"
         write_payload(with_search(offers[trial.weights], trial.search), file)
         translator = Translator.load(file)
@@ -107,11 +109,10 @@ def test_what_is_written_scores_what_the_trial_scored(tmp_path: Path) -> None:
         assert score(texts, references, ("chrf",), config=RAW)[0].value == trial.score.value
 
 
-def test_trials_are_scored_as_the_run_is(tmp_path: Path) -> None:
+def test_trials_are_scored_by_these_metrics(tmp_path: Path) -> None:
     offers, _ = offered_weights(write_run(tmp_path), [], 5)
-    offers["single"][PORTABLE]["config"]["metrics"] = {"tokenize": "char", "lowercase": True}
-    config = settings(beam_sizes=[], metric="bleu", sentences=2)
-    (only,) = tune(offers, config, lambda trial: None).trials
+    metrics = MetricsConfig(tokenize="char", lowercase=True)
+    (only,) = tried(offers, metrics=metrics, beam_sizes=[], metric=None, sentences=2).trials
     assert "|case:lc|eff:no|tok:char|" in only.score.signature
     assert only.sentences == 2
 
@@ -121,8 +122,10 @@ def test_what_cannot_be_tuned_is_refused(tmp_path: Path) -> None:
     offers, _ = offered_weights(run, [], 5)
     for side in ("en", "de"):
         (tmp_path / f"validation.{side}").write_text("")
+    with pytest.raises(InputError, match=r"device=gpu cannot be used"):
+        tried(offers, device="gpu")
     with pytest.raises(InputError, match=r"validation\.en: the text has no line"):
-        tune(offers, settings(), lambda trial: None)
+        tried(offers)
     payload = read_payload(run / "checkpoints" / "best.ckpt")
     payload[PORTABLE]["config"]["task"] = "tagging"
     write_payload(payload, run / "checkpoints" / "best.ckpt")

@@ -1,5 +1,6 @@
 """Texts are cut and joined without a loss; languages are found by code, name and text."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,9 @@ from transformer.serving.languages import (
     trained_directions,
 )
 from transformer.serving.sentences import Splitting, plain_blanks, split_sentences
+from transformer.settings.data import CorpusConfig, DataConfig
+from transformer.settings.metrics import MetricsConfig
+from transformer.settings.run import RunConfig
 
 TEXT = "Hello there.  How are you?\n\n\tMr. Smith left."
 
@@ -62,17 +66,18 @@ def test_languages_by_code_alias_variant_and_run() -> None:
     with pytest.raises(InputError, match=r"two models have the same .*en-de\); name .*languages="):
         Directions([*directions.all, directions.all[1]])
 
-    config = {"data": {"source": "EN", "target": "de", "corpora": None}}
+    config = RunConfig(data=DataConfig(source="EN", target="de"))
     [one] = trained_directions(model, config)
     assert (one.source, one.target) == ("en", "de")
     [one] = trained_directions(model, config, "pt-br-en")
     assert (one.source, one.target) == ("pt-br", "en")
-    corpora = {"one": {"source": "fr"}, "two": {"target": None}}
-    found = trained_directions(model, {"data": config["data"] | {"corpora": corpora}})
+    corpora = {"one": CorpusConfig(source="fr"), "two": CorpusConfig()}
+    found = trained_directions(model, replace(config, data=replace(config.data, corpora=corpora)))
     assert [(one.source, one.target) for one in found] == [("en", "de"), ("fr", "de")]
     chosen = [("bleu", True), ("rougel", False), ("squad_f1", False), ("exact_match", False)]
     for metric, sentences in chosen:
-        run = config | {"metrics": {"choose": metric}}
+        metrics = MetricsConfig(test=(metric,), validation=(metric,), choose=metric)
+        run = replace(config, metrics=metrics)
         for asked in (None, True, False):
             [one] = trained_directions(model, run, sentences=asked)
             assert one.sentences is (sentences if asked is None else asked)

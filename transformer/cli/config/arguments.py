@@ -17,6 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from transformer.common.errors import InputError, did_you_mean, raise_objections
 from transformer.common.files import CONFIG_DIR, PACKAGE
+from transformer.common.schema import override_key
 
 BASE_OF_CORPORA = "base"
 """The file of conf/data that all corpora build on; not itself a choice."""
@@ -223,3 +224,8 @@ def known_keys(config: DictConfig, prefix: str = "") -> list[str]:
         if isinstance(value, DictConfig):
             keys += known_keys(value, f"{prefix}{name}.")
     return keys
+
+
+def names_vocabulary_size(arguments: Sequence[str]) -> bool:
+    """Whether the size is in the command, and not only in ``conf/``."""
+    return "tokenizer.vocab_size" in map(override_key, arguments)

@@ -18,6 +18,7 @@ from transformer.cli.config.arguments import (
     choices,
     config_folder,
     known_keys,
+    names_vocabulary_size,
     nearest_key,
     search_path,
 )
@@ -99,8 +100,6 @@ def compose_config(verb: str, arguments: Sequence[str]) -> DictConfig:
                 "compare takes two systems or more: compare RUN_A RUN_B (or runs=[A,B]); each is a "
                 "run directory, a checkpoint or a file of hypotheses"
             )
-        if not config.runs:
-            raise InputError("report needs a run: report RUN (or runs=[RUN])")
     return config
 
 
@@ -113,7 +112,7 @@ def run_settings(config: DictConfig) -> RunConfig:
 
 def _check_vocabulary_size(config: DictConfig, overrides: Sequence[str]) -> None:
     """Raise InputError for a size in the command of a vocabulary that is not learned."""
-    if "tokenizer.vocab_size" not in map(override_key, overrides):
+    if not names_vocabulary_size(overrides):
         return
     tokenizer = config.tokenizer
     kinds = {tokenizer.source or tokenizer.algorithm, tokenizer.target or tokenizer.algorithm}

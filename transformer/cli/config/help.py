@@ -13,7 +13,7 @@ def help_text(verb: str) -> str:
     """The keys of a verb, with their defaults and comments."""
     folder = config_folder()
     root = folder / f"{verb}.yaml"
-    files = list(_chosen(root))
+    files = list(included_files(root))
     if verb == "recipe":
         files += [(file, root) for file in sorted((folder / verb).glob("*.yaml"))]
     parts = [_text(root)]
@@ -34,7 +34,7 @@ def _text(file: Path) -> str:
     return file.read_text(encoding="utf-8").rstrip("\n")
 
 
-def _chosen(file: Path) -> Iterator[tuple[Path, Path]]:
+def included_files(file: Path) -> Iterator[tuple[Path, Path]]:
     """The files that a config includes by default, each after those it includes, and its user."""
     config: Any = yaml.safe_load(_text(file))
     for entry in config.get("defaults", ()):
@@ -43,5 +43,5 @@ def _chosen(file: Path) -> Iterator[tuple[Path, Path]]:
             chosen = file.parent / group / f"{choice}.yaml"
             # A keyword may stand before the group: optional or override.
             if " " not in group and chosen.is_file():
-                yield from _chosen(chosen)
+                yield from included_files(chosen)
                 yield chosen, file

@@ -10,9 +10,15 @@ from omegaconf import DictConfig, OmegaConf
 from transformer.common.schema import field_key, override_key, typed
 
 SETTINGS: dict[str, str] = {
+    "average": "average:AverageConfig",
+    "clean": "clean:CleanConfig",
+    "consolidate": "consolidate:ConsolidateConfig",
+    "doctor": "doctor:DoctorConfig",
+    "report": "report:ReportConfig",
     "score": "score:ScoreConfig",
     "select": "select:SelectConfig",
     "text": "text:TextConfig",
+    "tune": "tune:TuneConfig",
 }
 """The dataclass of each command, in ``transformer.settings``."""
 

@@ -21,12 +21,12 @@ from transformer.cli.config.arguments import (
     check_overrides,
     config_folder,
     flags_and_overrides,
+    names_vocabulary_size,
     search_path,
 )
 from transformer.cli.train.processes import train_assigned, train_run
 from transformer.cli.train.resume import AUTO, TRUST, auto_run, named_checkpoint, resumed_config
 from transformer.cli.train.sweep import directory_override, recorded, show_jobs, sweep_directory
-from transformer.cli.train.vocabulary import names_size
 from transformer.common.errors import InputError
 from transformer.common.files import given_path
 from transformer.common.own_code import import_code
@@ -78,7 +78,7 @@ def run(arguments: Sequence[str]) -> None:
     elif "experiment=finetune" in overrides:
         raise InputError("experiment=finetune adapts a trained model; add finetune_from=RUN")
     named = "hydra.run.dir" in given
-    sized = names_size(overrides)
+    sized = names_vocabulary_size(overrides)
     settings, folder = _resolve_auto(config, folder, named=named, sized=sized)
     train_run(settings, folder, exact=sized)
 
@@ -160,7 +160,7 @@ def _trial(config: DictConfig) -> "tuple[float, Objective]":
 
     job = HydraConfig.get()
     compose.fetch_models(config)
-    sized = names_size(job.overrides.task)
+    sized = names_vocabulary_size(job.overrides.task)
     # The directory of a trial has its number: a sweep resumes only in a directory that is named.
     folder = Path(job.runtime.output_dir)
     settings, folder = _resolve_auto(config, folder, named=True, sized=sized)

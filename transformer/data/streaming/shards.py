@@ -76,9 +76,8 @@ class Shard:
     def _lines(
         self, files: Sequence[io.BufferedReader], start: ShardPosition
     ) -> Iterator[tuple[Pair, ShardPosition]]:
-        # Runs of earlier versions have no offsets in gzip files, which are read from the start.
         offsets = list(start.offsets or [0] * len(files))
-        number = start.row + 1 if start.offsets else 1
+        number = start.row + 1
 
         def counted(index: int) -> Iterator[bytes]:
             files[index].seek(offsets[index])
@@ -92,8 +91,7 @@ class Shard:
         for row, pair in enumerate(pairs, number):
             if isinstance(pair[1], AnotherTarget):
                 raise InputError(f"{self.urls[0]}: a stream has one target a line")
-            if row > start.row:
-                yield pair, ShardPosition(row, tuple(offsets))
+            yield pair, ShardPosition(row, tuple(offsets))
 
     def _rows(self, file: io.BufferedReader, before: int) -> Iterator[tuple[Pair, ShardPosition]]:
         table, (url,) = pq.ParquetFile(file), self.urls

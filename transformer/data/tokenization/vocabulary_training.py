@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
@@ -26,6 +27,8 @@ from transformer.settings.tokenizer import (
     TokenizerConfig,
 )
 
+logger = logging.getLogger(__name__)
+
 # Longer lines (in bytes) add nothing about subwords and slow the suffix array down.
 _MAX_LINE_BYTES = 16_384
 
@@ -38,7 +41,16 @@ class VocabularyTooLarge(InputError):
             f"vocabulary size {size} is too large for this corpus: at most {largest}; "
             f"set tokenizer.vocab_size={largest} or smaller"
         )
-        self.largest = largest
+        self.size, self.largest = size, largest
+
+
+def largest_vocabulary(config: TokenizerConfig, error: VocabularyTooLarge) -> TokenizerConfig:
+    """The settings with the largest size that the text gives, which is logged."""
+    logger.warning(
+        "tokenizer.vocab_size=%d is too large for this text; %d, the largest possible, is taken",
+        *(error.size, error.largest),
+    )
+    return replace(config, vocab_size=error.largest)
 
 
 def learn_vocabulary(texts: Iterable[str], config: TokenizerConfig, name: object) -> bytes:

@@ -125,7 +125,7 @@ def test_what_clean_repairs_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     Path("odd.tsv").write_text("a dog\tein\u200b Hund\na cat\teine  Katze\nan ape\tein Affe\n")
     files = ["data=files", "data.train=odd.tsv"]
     for repair, said in (("true", "were repaired"), ("false", "can be repaired (repair=true)")):
-        assert call("clean", *files, f"output={repair}", f"repair={repair}") == 0
+        assert call("clean", *files, f"output=out_{repair}", f"repair={repair}") == 0
         out, err = capsys.readouterr()
         assert f"  2 of the kept pairs {said}: invisible 1, blanks 1\n" in err
         assert json.loads(out)["splits"]["train"]["repairs"] == {"invisible": 1, "blanks": 1}

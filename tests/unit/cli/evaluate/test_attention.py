@@ -1,5 +1,6 @@
 """The verb ``attention``: a sentence becomes a view, and heads are measured over a corpus."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,27 +20,29 @@ from transformer.evaluation.alignment_error import count_links
 from transformer.evaluation.attention.head_survey import EncodedPair, corpus_pairs, survey
 from transformer.model.head_masks import HeadName
 from transformer.settings.data import DataConfig
+from transformer.settings.run import RunConfig
 
 TEXT = [*PAIRS, ("dog and dog", "hund und hund")]
 
 
-def corpus(folder: Path, links: list[str] | None = None) -> dict[str, Any]:
-    """The data keys of a run over ``TEXT``; all but one are held out for validation."""
+def corpus(folder: Path, links: list[str] | None = None) -> DataConfig:
+    """The data settings of a run over ``TEXT``; all but one are held out for validation."""
     lines = "".join(f"{source}\t{target}\n" for source, target in TEXT)
     (folder / "train.tsv").write_text(lines)
     if links is not None:
         (folder / "train.links").write_text("".join(f"{line}\n" for line in links))
-    return {
-        **{"corpus": "files", "source": "en", "target": "de", "root": None},
-        **{"train": str(folder / "train.tsv"), "validation": None, "test": None},
-        **{"validation_size": 4, "test_size": 0, "batch_tokens": 100, "max_length": 50},
-        **{"max_ratio": 8.0, "max_line": 1000, "deduplicate": False, "workers": 0, "seed": 1},
-        "cache": str(folder),
-        "alignment": None if links is None else str(folder / "train.links"),
-        **{"corpora": None, "temperature": None, "target_tag": False, "streaming": False},
-        **{"documents": None, "document_key": None, "prepare_workers": None, "buffer": 100_000},
-        "max_left_out": 1.0,
-    }
+    return DataConfig(
+        corpus="files",
+        train=str(folder / "train.tsv"),
+        validation_size=4,
+        test_size=0,
+        batch_tokens=100,
+        max_length=50,
+        deduplicate=False,
+        cache=str(folder),
+        alignment=None if links is None else str(folder / "train.links"),
+        max_left_out=1.0,
+    )
 
 
 def call(folder: Path, **keys: Any) -> DictConfig:
@@ -55,7 +58,7 @@ def test_the_error_rate_of_a_head_is_that_of_its_links(tmp_path: Path) -> None:
     aligner = Aligner(HeadName("cross", 1, 2), near_best=0.8)
     translator = tiny_translator(batch_tokens=40, aligner=aligner)
     pairs = corpus_pairs(translator, data, "validation", 4)
-    split = find_splits(DataConfig(**data))["validation"]
+    split = find_splits(data)["validation"]
     proposed = align(
         translator.model,
         translator.tokenizer,
@@ -88,7 +91,7 @@ def test_the_view_of_a_translation_and_of_a_given_target(tmp_path: Path) -> None
     translator = tiny_translator()
     text = PAIRS[0][0]
     (translation,) = translator.translate([text])
-    view = attention_view(call(tmp_path), text, None, translator, {"data": corpus(tmp_path)})
+    view = attention_view(call(tmp_path), text, None, translator, RunConfig(data=corpus(tmp_path)))
     assert (view.source, view.target, view.forced) == (text, translation.text, False)
     assert (view.sentences, view.measured) == (3, "3 sentence pairs of the run's validation text")
     encoder, decoder, cross = view.kinds
@@ -100,7 +103,7 @@ def test_the_view_of_a_translation_and_of_a_given_target(tmp_path: Path) -> None
         rows = kind.weights.sum(-1)
         torch.testing.assert_close(rows, torch.ones_like(rows))
     text, target = PAIRS[1]
-    view = attention_view(call(tmp_path, sentences=0), text, target, translator, {})
+    view = attention_view(call(tmp_path, sentences=0), text, target, translator, RunConfig())
     assert (view.target, view.forced, view.sentences) == (target, True, 1)
     assert "".join(view.kinds[2].queries) == "\u2581" + target.replace(" ", "\u2581") + "</s>"
 
@@ -130,13 +133,13 @@ def test_a_blank_or_endless_sentence_is_refused(text: str, target: str | None, s
     ],
 )
 def test_a_wrong_key_is_named(tmp_path: Path, keys: dict[str, Any], says: str) -> None:
-    run = {"data": corpus(tmp_path)}
+    run = RunConfig(data=corpus(tmp_path))
     with pytest.raises(InputError, match=says):
         attention_view(call(tmp_path, **keys), "a dog", None, tiny_translator(), run)
 
 
 def test_blank_and_long_pairs_are_left_out(tmp_path: Path) -> None:
-    data = corpus(tmp_path) | {"validation": str(tmp_path / "other.tsv")}
+    data = replace(corpus(tmp_path), validation=str(tmp_path / "other.tsv"))
     (tmp_path / "other.tsv").write_text(f"\tx\n{'a dog ' * 40}\tx\na dog\tein hund\n")
     assert len(corpus_pairs(tiny_translator(), data, "validation", 200)) == 2
     translator = tiny_translator(positions="learned")

@@ -161,8 +161,8 @@ def test_where_nothing_can_be_written_nothing_is_searched(
         raise InputError(f"{folder} cannot be written to")
 
     run = untouched
-    monkeypatch.setattr("transformer.cli.train.tune.require_writable", raise_objections)
-    monkeypatch.setattr("transformer.runs.tuning.tune", None)
+    monkeypatch.setattr("transformer.commands.tune.require_writable", raise_objections)
+    monkeypatch.setattr("transformer.commands.tune.try_all", None)
     for given, folder in ((run, run / "checkpoints"), (run / "checkpoints" / "best.ckpt",) * 2):
         parent = folder if folder.is_dir() else folder.parent
         code, _, stderr = call(capsys, f"checkpoint={given}", "beam_sizes=[1]")

@@ -14,10 +14,9 @@ from transformer.checkpoint.checkpoint import load_checkpoint
 from transformer.cli import progress
 from transformer.commands.select import _check_direction
 from transformer.common.errors import InputError
-from transformer.common.schema import typed
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.forced_decoding import TargetScore, score_pairs
-from transformer.settings.data import DataConfig
+from transformer.settings.data import CorpusConfig, DataConfig
 
 CANDIDATES = [["der hund .", "ein kind liest .", "ein hund läuft ."], ["katzen", "katze"]]
 SOURCES = [PAIRS[0][0], "a cat"]
@@ -96,8 +95,8 @@ def best(last: float = 0.0) -> list[str]:
 
 
 def test_a_reverse_model_of_several_corpora_has_their_languages() -> None:
-    corpora = {"a": {"source": "fr_FR", "target": "en"}, "b": {"source": "es"}}
-    data = typed(DataConfig, {"source": "en", "target": "de", "corpora": corpora}, "data")
+    corpora = {"a": CorpusConfig(source="fr_FR", target="en"), "b": CorpusConfig(source="es")}
+    data = DataConfig(source="en", target="de", corpora=corpora)
     _check_direction("a", data, ("en", "fr"))
     _check_direction("a", data, ("de", "eng"))  # a code without a name may be any language
     with pytest.raises(InputError, match="a translates es to de, fr_FR to en, and fr to de is"):

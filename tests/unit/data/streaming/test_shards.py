@@ -34,8 +34,6 @@ def test_a_shard_is_read_on_from_any_place(folder: Path, suffixes: list[str]) ->
     for index, (_, position) in enumerate(whole):
         assert position.row == index + 1
         assert list(shard.pairs(position)) == whole[index + 1 :]
-        # Runs of earlier versions have no offsets in gzip files.
-        assert list(shard.pairs(ShardPosition(index + 1))) == whole[index + 1 :]
 
 
 def test_a_parquet_shard_is_read_on_behind_whole_batches(

@@ -1,6 +1,6 @@
 """Guided alignment: the formula, the head it belongs to, and the step that it is part of."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -67,9 +67,9 @@ def test_links_stand_where_pieces_do_if_they_weigh() -> None:
 )
 def test_the_guided_head(layers: int, changes: dict[str, int], expected: tuple[int, int]) -> None:
     config = tiny_config(decoder_layers=layers)
-    loss = asdict(loss_config(alignment_weight=0.1, **changes))
+    loss = loss_config(alignment_weight=0.1, **changes)
     assert guided_head(loss, config) == HeadName("cross", *expected)
-    assert guided_head(loss | {"alignment_weight": 0.0}, config) is None
+    assert guided_head(replace(loss, alignment_weight=0.0), config) is None
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,53 @@
+"""A number outside of the range of its field is refused, and named by its key."""
+
+import math
+import pkgutil
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from importlib import import_module
+from typing import Any, get_args, get_type_hints
+
+import pytest
+
+from transformer import settings
+from transformer.common.errors import InputError
+from transformer.common.schema import Range, typed
+
+
+def _ranges(hint: Any) -> Iterator[tuple[type, Range]]:
+    """The numbers of an annotation, alone or in a union or list, with their ranges."""
+    for option in get_args(hint):
+        yield from _ranges(option)
+    for allowed in getattr(hint, "__metadata__", ()):
+        if isinstance(allowed, Range):
+            yield hint.__origin__, allowed
+
+
+def _outside(kind: type, allowed: Range) -> Iterator[float]:
+    """The nearest numbers of this kind below and above the range."""
+    step = 1 if kind is int else 1e-6
+    for bound, value in (
+        (allowed.least, allowed.least - step),
+        (allowed.most, allowed.most + step),
+        (allowed.above, allowed.above),
+        (allowed.below, allowed.below),
+    ):
+        if math.isfinite(bound):
+            yield kind(value)
+
+
+CASES = [
+    pytest.param(kind, field.name, value, id=f"{kind.__name__}.{field.name}={value}")
+    for module in pkgutil.iter_modules(settings.__path__, f"{settings.__name__}.")
+    for kind in vars(import_module(module.name)).values()
+    if is_dataclass(kind) and kind.__module__ == module.name
+    for field in fields(kind)
+    for number, allowed in _ranges(get_type_hints(kind, include_extras=True)[field.name])
+    for value in _outside(number, allowed)
+]
+
+
+@pytest.mark.parametrize(("kind", "key", "value"), CASES)
+def test_a_number_outside_of_its_range_is_refused(kind: type, key: str, value: float) -> None:
+    with pytest.raises(InputError, match=rf"\b{key}=.* must be "):
+        typed(kind, {key: value}, "x")

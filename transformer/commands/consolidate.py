@@ -1,0 +1,15 @@
+"""``consolidate``: one file of a checkpoint whose weights lie in several."""
+
+from pathlib import Path
+
+from transformer.checkpoint.archive import write_archive
+from transformer.checkpoint.checkpoint import read_payload
+from transformer.checkpoint.locate import find_checkpoint
+from transformer.settings.consolidate import ConsolidateConfig
+
+
+def consolidate(config: ConsolidateConfig) -> Path:
+    """Write one file of a checkpoint, and return its path; InputError if it cannot be read."""
+    # Not newer than what it was read from: a last.ckpt does not become the one before.
+    write_archive(read_payload(find_checkpoint(config.checkpoint)), config.output)
+    return config.output

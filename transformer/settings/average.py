@@ -1,0 +1,13 @@
+"""The keys of ``average``."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class AverageConfig:
+    """The newest checkpoints of a run, to be averaged; conf/average.yaml explains the keys."""
+
+    checkpoint: Path
+    last: int | None = None
+    output: Path | None = None

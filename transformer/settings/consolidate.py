@@ -1,0 +1,12 @@
+"""The keys of ``consolidate``."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsolidateConfig:
+    """A checkpoint of several files, and the file to write; conf/consolidate.yaml explains them."""
+
+    checkpoint: Path
+    output: Path

@@ -1,0 +1,74 @@
+"""The keys of ``doctor``."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Annotated, Literal
+
+from transformer.common.errors import raise_objections
+from transformer.common.schema import Range, out_of_range
+from transformer.settings.data import DataConfig
+from transformer.settings.tokenizer import TokenizerConfig
+
+Ratio = Annotated[float, Range(above=1)]
+Limit = Annotated[float, Range(0, 1)] | None
+"""The largest fraction of the pairs of a split that may have a fault; None does not look for it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Thresholds:
+    """The limit of each fault, in the order of a report."""
+
+    empty: Limit = 0.001
+    noise: Limit = 0.005
+    ratio: Limit = 0.01
+    misaligned: Limit = 0.0
+    duplicate: Limit = 0.05
+    leak: Limit = 0.01
+    leak_source: Limit = 0.25
+    leak_target: Limit | Literal["auto"] = "auto"
+    copy: Limit = 0.01
+    numbers: Limit = 0.01
+    urls: Limit = 0.01
+    script: Limit = 0.005
+    language: Limit = 0.005
+    control: Limit = 0.001
+    markup: Limit = 0.005
+    markup_both: Limit = 1.0
+    replacement: Limit = 0.0001
+    mojibake: Limit = 0.001
+    unknown_characters: Limit = 0.05
+    too_long: Limit = 0.05
+    not_nfc: Limit = 0.01
+    several_targets: Limit = 1.0
+    several_sources: Limit = 1.0
+
+    def __post_init__(self) -> None:
+        raise_objections(out_of_range(self, "thresholds"))
+
+
+CHECKS = tuple(check.name for check in fields(Thresholds))
+"""Names of all checks, in the order of a report; docs/doctor.md describes the faults."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DoctorConfig:
+    """How a corpus is examined; conf/doctor.yaml explains the keys."""
+
+    data: DataConfig = field(default_factory=DataConfig)
+    tokenizer: TokenizerConfig | None = None
+    checkpoint: Path | None = None
+    examples: Annotated[int, Range(0)] = 3
+    ratio: Ratio = 4.0
+    thresholds: Thresholds = field(default_factory=Thresholds)
+
+    def __post_init__(self) -> None:
+        raise_objections(
+            [*out_of_range(self, ""), *two_tokenizers(self.checkpoint, self.tokenizer)]
+        )
+
+
+def two_tokenizers(checkpoint: Path | None, tokenizer: TokenizerConfig | None) -> Iterator[str]:
+    """Yield an objection to a checkpoint, which has a tokenizer, and another tokenizer."""
+    if checkpoint is not None and tokenizer is not None:
+        yield "checkpoint= has a tokenizer; leave tokenizer= out"

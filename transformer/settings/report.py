@@ -1,0 +1,27 @@
+"""The keys of ``report``."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from transformer.common.errors import InputError
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportConfig:
+    """A page of one or several runs, or a model card of one; conf/report.yaml explains the keys."""
+
+    runs: Sequence[Path]
+    format: Literal["html", "card"] = "html"
+    output: Path | None = None
+    library: Literal["transformers", "transformer"] = "transformers"
+    repo: str | None = None
+    license: str | None = "unknown"
+    trust: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.runs:
+            raise InputError("report needs a run: report RUN (or runs=[RUN])")
+        if self.format == "card" and len(self.runs) > 1:
+            raise InputError(f"format=card is of one run, and not of {len(self.runs)}; give one")
