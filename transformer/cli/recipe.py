@@ -15,8 +15,8 @@ from omegaconf import OmegaConf
 from transformer.cli.config import compose
 from transformer.cli.config.arguments import config_folder
 from transformer.cli.config.settings import command_settings, search_changes
-from transformer.cli.evaluate.scored_text import resolve_metrics
 from transformer.cli.translate import translate
+from transformer.commands.scoring import changed_metrics
 from transformer.common.errors import InputError, errors_name
 from transformer.common.files import given_path
 from transformer.common.schema import typed, typed_value
@@ -88,11 +88,12 @@ def _compose(verb: str, arguments: Sequence[str], run: RunConfig | None) -> Any:
             return compose.run_settings(config)
         settings = command_settings(verb, config, arguments)
         if run is not None:
-            changed_search(run.decoding, search_changes(arguments, dict(config.decoding)))
+            values: Any = OmegaConf.to_container(config.decoding)
+            changed_search(run.decoding, search_changes(arguments, values))
         if verb == "translate":
             translate.check(config, arguments)
         if verb == "evaluate":
-            metrics = resolve_metrics(config, run)
+            metrics = changed_metrics(settings, run, settings.checkpoint)
             for name in settings.scores or ():
                 build_metric(name, metrics)
         return settings

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from transformer.common.errors import raise_objections
 from transformer.common.schema import Range
 from transformer.settings.metrics import MetricsConfig
 from transformer.settings.translator import TranslatorConfig
@@ -28,11 +27,6 @@ class SelectConfig:
     batch_tokens: Annotated[int, Range(1)] | None = None
     trust: bool = False
 
-    def __post_init__(self) -> None:
-        is_given = [one is not None for one in (self.reference, self.source, self.reverse)]
-        if is_given not in ([True, False, False], [False, True, True]):
-            raise_objections(["give reference=FILE alone, or source=FILE and reverse=RUN"])
-
     @property
     def metrics(self) -> MetricsConfig:
         """How BLEU compares a candidate with a reference."""
@@ -44,7 +38,9 @@ class SelectConfig:
     @property
     def reverse_model(self) -> TranslatorConfig | None:
         """The model of the reverse direction."""
-        return self.reverse and TranslatorConfig(
+        if self.reverse is None:
+            return None
+        return TranslatorConfig(
             self.reverse,
             to=self.to,
             tag=self.tag,

@@ -7,17 +7,23 @@ from typing import Any, get_args, get_type_hints
 
 from omegaconf import DictConfig, OmegaConf
 
+from transformer.cli.config.compose import given_sentences
 from transformer.common.schema import field_key, override_key, typed
 
 SETTINGS: dict[str, str] = {
     "ask": "ask:AskConfig",
+    "attention": "attention:AttentionConfig",
     "average": "average:AverageConfig",
     "clean": "clean:CleanConfig",
+    "compare": "compare:CompareConfig",
     "consolidate": "consolidate:ConsolidateConfig",
     "doctor": "doctor:DoctorConfig",
+    "evaluate": "evaluate:EvaluateConfig",
+    "heads": "heads:HeadsConfig",
     "report": "report:ReportConfig",
     "score": "score:ScoreConfig",
     "select": "select:SelectConfig",
+    "stress": "stress:StressConfig",
     "text": "text:TextConfig",
     "tune": "tune:TuneConfig",
 }
@@ -31,7 +37,10 @@ def command_settings(verb: str, config: DictConfig, arguments: Sequence[str]) ->
     if verb not in SETTINGS:
         return config
     kind = resolve_name(f"transformer.settings.{SETTINGS[verb]}")
-    return typed(kind, plain_values(kind, config, arguments), "")
+    values = plain_values(kind, config, arguments)
+    if verb == "attention":
+        values |= given_sentences(arguments)
+    return typed(kind, values, "")
 
 
 def plain_values(kind: type, config: DictConfig, arguments: Sequence[str]) -> dict[str, Any]:
