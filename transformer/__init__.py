@@ -13,14 +13,17 @@ if TYPE_CHECKING:
     from transformer.checkpoint.checkpoint import Checkpoint as Checkpoint
     from transformer.checkpoint.checkpoint import load_checkpoint as load_checkpoint
     from transformer.commands.attention import attention as attention
+    from transformer.commands.average import average as average
     from transformer.commands.clean import clean as clean
     from transformer.commands.compare import compare as compare
+    from transformer.commands.consolidate import consolidate as consolidate
     from transformer.commands.doctor import doctor as doctor
     from transformer.commands.evaluate import evaluate as evaluate
     from transformer.commands.heads import heads as heads
     from transformer.commands.score import score_targets as score_targets
     from transformer.commands.select import select as select
     from transformer.commands.stress import stress as stress
+    from transformer.commands.tune import tune as tune
     from transformer.common.errors import InputError as InputError
     from transformer.data.tokenization.tokenizer import Tokenizer as Tokenizer
     from transformer.decoding.constraints.request import Constraints as Constraints
@@ -41,13 +44,18 @@ if TYPE_CHECKING:
     from transformer.model.encoder import EncoderLayer as EncoderLayer
     from transformer.model.layers.feedforward import FeedForward as FeedForward
     from transformer.model.transformer import Transformer as Transformer
+    from transformer.runs.finetuning import finetuned_config as finetuned_config
+    from transformer.runs.resume import resumed_config as resumed_config
+    from transformer.runs.resume import resumed_or_new as resumed_or_new
     from transformer.runs.train import train as train
     from transformer.settings.attention import AttentionConfig as AttentionConfig
+    from transformer.settings.average import AverageConfig as AverageConfig
     from transformer.settings.callbacks import CallbacksConfig as CallbacksConfig
     from transformer.settings.clean import CleanConfig as CleanConfig
     from transformer.settings.clean import Filters as Filters
     from transformer.settings.clean import Repairs as Repairs
     from transformer.settings.compare import CompareConfig as CompareConfig
+    from transformer.settings.consolidate import ConsolidateConfig as ConsolidateConfig
     from transformer.settings.data import CorpusConfig as CorpusConfig
     from transformer.settings.data import DataConfig as DataConfig
     from transformer.settings.decoding import SearchConfig as SearchConfig
@@ -64,6 +72,7 @@ if TYPE_CHECKING:
     from transformer.settings.optimizer import OptimizerConfig as OptimizerConfig
     from transformer.settings.push import PushConfig as PushConfig
     from transformer.settings.recovery import RecoveryConfig as RecoveryConfig
+    from transformer.settings.report import ReportConfig as ReportConfig
     from transformer.settings.run import RunConfig as RunConfig
     from transformer.settings.schedule import ScheduleConfig as ScheduleConfig
     from transformer.settings.score import ScoreConfig as ScoreConfig
@@ -72,6 +81,7 @@ if TYPE_CHECKING:
     from transformer.settings.tokenizer import TokenizerConfig as TokenizerConfig
     from transformer.settings.trainer import TrainerConfig as TrainerConfig
     from transformer.settings.translator import TranslatorConfig as TranslatorConfig
+    from transformer.settings.tune import TuneConfig as TuneConfig
     from transformer.tasks.base import Task as Task
     from transformer.tasks.translation import TranslationTask as TranslationTask
     from transformer.tasks.translation_module import TranslationModule as TranslationModule
@@ -84,14 +94,17 @@ _NAMES = {
         "load_checkpoint",
     ),
     "commands.attention": ("attention",),
+    "commands.average": ("average",),
     "commands.clean": ("clean",),
     "commands.compare": ("compare",),
+    "commands.consolidate": ("consolidate",),
     "commands.doctor": ("doctor",),
     "commands.evaluate": ("evaluate",),
     "commands.heads": ("heads",),
     "commands.score": ("score_targets",),
     "commands.select": ("select",),
     "commands.stress": ("stress",),
+    "commands.tune": ("tune",),
     "common.errors": ("InputError",),
     "data.tokenization.tokenizer": ("Tokenizer",),
     "decoding.constraints.request": ("Constraints",),
@@ -114,8 +127,14 @@ _NAMES = {
     "model.encoder": ("EncoderLayer",),
     "model.layers.feedforward": ("FeedForward",),
     "model.transformer": ("Transformer",),
+    "runs.finetuning": ("finetuned_config",),
+    "runs.resume": (
+        "resumed_config",
+        "resumed_or_new",
+    ),
     "runs.train": ("train",),
     "settings.attention": ("AttentionConfig",),
+    "settings.average": ("AverageConfig",),
     "settings.callbacks": ("CallbacksConfig",),
     "settings.clean": (
         "CleanConfig",
@@ -123,6 +142,7 @@ _NAMES = {
         "Repairs",
     ),
     "settings.compare": ("CompareConfig",),
+    "settings.consolidate": ("ConsolidateConfig",),
     "settings.data": (
         "CorpusConfig",
         "DataConfig",
@@ -143,6 +163,7 @@ _NAMES = {
     "settings.optimizer": ("OptimizerConfig",),
     "settings.push": ("PushConfig",),
     "settings.recovery": ("RecoveryConfig",),
+    "settings.report": ("ReportConfig",),
     "settings.run": ("RunConfig",),
     "settings.schedule": ("ScheduleConfig",),
     "settings.score": ("ScoreConfig",),
@@ -151,6 +172,7 @@ _NAMES = {
     "settings.tokenizer": ("TokenizerConfig",),
     "settings.trainer": ("TrainerConfig",),
     "settings.translator": ("TranslatorConfig",),
+    "settings.tune": ("TuneConfig",),
     "tasks.base": ("Task",),
     "tasks.translation": ("TranslationTask",),
     "tasks.translation_module": ("TranslationModule",),
