@@ -86,17 +86,17 @@ def _compose(verb: str, arguments: Sequence[str], run: RunConfig | None) -> Any:
         config = compose.compose_config(verb, arguments)
         if verb == "train":
             return compose.run_settings(config)
-        values: Any = OmegaConf.to_container(config)
+        settings = command_settings(verb, config, arguments)
         if run is not None:
-            changed_search(run.decoding, search_changes(arguments, values["decoding"]))
+            values: Any = OmegaConf.to_container(config.decoding)
+            changed_search(run.decoding, search_changes(arguments, values))
         if verb == "translate":
             translate.check(config, arguments)
         if verb == "evaluate":
-            settings = command_settings(verb, config, arguments)
             metrics = changed_metrics(settings, run, settings.checkpoint)
             for name in settings.scores or ():
                 build_metric(name, metrics)
-        return command_settings(verb, config, arguments)
+        return settings
 
 
 def _show(plan: Plan) -> None:

@@ -11,7 +11,7 @@ from tests.helpers.runs.runs import SMALL, composed, verb
 from transformer.__main__ import main
 from transformer.cli.config.compose import compose_config
 from transformer.cli.translate import translate
-from transformer.cli.translate.part_files import LineAssignment, PartFiles
+from transformer.commands.part_files import LineAssignment, PartFiles
 from transformer.decoding.translation.document_translator import DocumentTranslator, in_documents
 from transformer.decoding.translation.translator import Translator
 from transformer.runs.train import train

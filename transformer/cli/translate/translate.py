@@ -17,7 +17,7 @@ from transformer.checkpoint.locate import ENGINE_WEIGHTS, is_ctranslate2
 from transformer.cli import translator as described
 from transformer.cli.config.compose import checkpoint_paths, resolve_path, resolve_value
 from transformer.cli.translate.line_io import Form, line_files, open_input, open_output
-from transformer.cli.translate.part_files import LineAssignment, PartFiles, open_part
+from transformer.commands.part_files import LineAssignment, PartFiles, open_part
 from transformer.common.errors import InputError, Interrupted, errors_name
 from transformer.common.escaping import escaped
 from transformer.common.files import given_path
