@@ -6,12 +6,11 @@ from typing import NamedTuple
 
 from transformer.commands.corpus import one_corpus, split_names
 from transformer.commands.examination import corpus_tokenizer, examination_config
+from transformer.commands.score import Scorer, load_scorer
 from transformer.common.errors import InputError, errors_name
 from transformer.data.corpora.split import numbered
 from transformer.data.text.parallel import Pair
-from transformer.decoding.forced_decoding import score_pairs
-from transformer.decoding.translation.translator import Translator
-from transformer.interchange.translators import Loaded, load_translator
+from transformer.interchange.translators import Loaded
 from transformer.quality import cleaning
 from transformer.quality.corpus_checks import Checks
 from transformer.quality.examined_text import given_texts
@@ -73,34 +72,27 @@ def _chosen(choices: Filters | Repairs) -> list[str]:
 
 def _load_models(config: CleanConfig, loaded: Loaded) -> list[CrossEntropies]:
     """The cross-entropies of the two models; InputError if one has another direction."""
-    if config.models is None:
-        return []
     sides, models = (config.data.source, config.data.target), list[CrossEntropies]()
-    for path in config.models:
-        translator, run = load_translator(
-            TranslatorConfig(
-                checkpoint=str(path),
-                device=config.device,
-                batch_tokens=config.batch_tokens,
-                trust=config.trust,
-            ),
-            as_stored=True,
-            loaded=loaded,
+    for path in config.models or ():
+        model = TranslatorConfig(
+            str(path),
+            device=config.device,
+            batch_tokens=config.batch_tokens,
+            trust=config.trust,
         )
+        score, run = load_scorer(model, loaded)
         source, target = run.data.source, run.data.target
         if (source, target) != sides or run.data.target_tag:
             wanted = "{} to {} alone is wanted; give models=[RUN,REVERSE]".format(*sides)
             raise InputError(f"{path} translates {source} to {target}, and {wanted}")
-        models.append(partial(_cross_entropies, translator, str(path)))
+        models.append(partial(_cross_entropies, str(path), score))
         sides = sides[1], sides[0]
     return models
 
 
-def _cross_entropies(translator: Translator, name: str, pairs: Sequence[Pair]) -> list[float]:
-    model, tokens = translator.ensemble, translator.batch_tokens
+def _cross_entropies(name: str, score: Scorer, pairs: Sequence[Pair]) -> list[float]:
     with errors_name(name):
-        scores = score_pairs(model, translator.tokenizer, pairs, batch_tokens=tokens, first=None)
-        return [-one.log_probability / len(one.tokens) for one in scores]
+        return [-one.log_probability / len(one.tokens) for one in score(pairs, first=None)]
 
 
 def _reporting(

@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain, islice, starmap
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transformer.common.errors import InputError, errors_name
@@ -28,8 +29,13 @@ def select(config: SelectConfig, *, loaded: "Loaded" = lambda checkpoints: None)
 
     ``loaded`` is told the checkpoint of ``reverse``. Raises InputError for a line of no list.
     """
-    other = config.reference or config.source
-    assert other is not None  # SelectConfig has one of them
+    other: Path | None = None
+    if config.source is config.reverse is None:
+        other = config.reference
+    elif config.reference is None and config.reverse is not None:
+        other = config.source
+    if other is None:
+        raise InputError("give reference=FILE alone, or source=FILE and reverse=RUN")
     check_output_path(config.output, [config.nbest, other])
     choose = candidate_choice(config.reverse_model, config.metrics, loaded=loaded)
     files = (config.nbest, other)

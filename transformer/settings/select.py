@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from transformer.common.errors import raise_objections
 from transformer.common.schema import Range
 from transformer.settings.metrics import MetricsConfig
 from transformer.settings.translator import TranslatorConfig
@@ -27,11 +26,6 @@ class SelectConfig:
     device: str = "cpu"
     batch_tokens: Annotated[int, Range(1)] | None = None
     trust: bool = False
-
-    def __post_init__(self) -> None:
-        is_given = [one is not None for one in (self.reference, self.source, self.reverse)]
-        if is_given not in ([True, False, False], [False, True, True]):
-            raise_objections(["give reference=FILE alone, or source=FILE and reverse=RUN"])
 
     @property
     def metrics(self) -> MetricsConfig:

@@ -92,6 +92,8 @@ def _take_model(config: DictConfig, given: Collection[str], *, trusted: bool) ->
         group, _, _ = key.partition(".")
         if key in given or (group != "data" and group in given):
             continue
+        if "${" in str(value):
+            raise InputError(f"finetune_from={path}: {key} holds ${{…}}, which would be replaced")
         if key != "data.features" or config.data.features is None:
             OmegaConf.update(config, key, list(value) if isinstance(value, tuple) else value)
 

@@ -30,6 +30,10 @@ def run(tmp_path: Path) -> Path:
         **{"optimizer_states": [], "global_step": 1, "callbacks": {}},
         "loops": {"fit_loop": {"state_dict": {}}},
         "recovery": {"losses": [], "in_a_row": 0, "skipped": 0, "returned": 0, "lr": 1e-3},
+        "measured": {
+            **{"loss": 0.0, "alignment": [0.0, 0.0], "consistency": None},
+            **{"learned": 0, "counted": [0, 0]},
+        },
     }
     write_payload(payload, tmp_path / "run" / "checkpoints" / "last.ckpt")
     return tmp_path / "run"
