@@ -92,8 +92,6 @@ def train(
                 f"callbacks of this process cannot train in {count} others: name their classes in "
                 "callbacks.own, or start this program with torchrun"
             )
-        if config.checkpoint is None:
-            check_no_other_run(folder, sweeps=objective is not None)
         metric = None if objective is None else objective.metric
         return train_in_processes(
             count, config, folder, metric, exact=not fit_vocabulary, resume=resume
