@@ -14,8 +14,13 @@ if TYPE_CHECKING:
     from transformer.checkpoint.checkpoint import load_checkpoint as load_checkpoint
     from transformer.commands.clean import clean as clean
     from transformer.commands.doctor import doctor as doctor
+    from transformer.commands.predict import predict as predict
+    from transformer.commands.predict import predict_file as predict_file
     from transformer.commands.score import score_targets as score_targets
     from transformer.commands.select import select as select
+    from transformer.commands.shortlist import shortlist as shortlist
+    from transformer.commands.translate import translate as translate
+    from transformer.commands.translate import translate_file as translate_file
     from transformer.common.errors import InputError as InputError
     from transformer.data.tokenization.tokenizer import Tokenizer as Tokenizer
     from transformer.decoding.constraints.request import Constraints as Constraints
@@ -53,14 +58,17 @@ if TYPE_CHECKING:
     from transformer.settings.metrics import MetricsConfig as MetricsConfig
     from transformer.settings.model import ModelConfig as ModelConfig
     from transformer.settings.optimizer import OptimizerConfig as OptimizerConfig
+    from transformer.settings.predict import PredictConfig as PredictConfig
     from transformer.settings.push import PushConfig as PushConfig
     from transformer.settings.recovery import RecoveryConfig as RecoveryConfig
     from transformer.settings.run import RunConfig as RunConfig
     from transformer.settings.schedule import ScheduleConfig as ScheduleConfig
     from transformer.settings.score import ScoreConfig as ScoreConfig
     from transformer.settings.select import SelectConfig as SelectConfig
+    from transformer.settings.shortlist import ShortlistConfig as ShortlistConfig
     from transformer.settings.tokenizer import TokenizerConfig as TokenizerConfig
     from transformer.settings.trainer import TrainerConfig as TrainerConfig
+    from transformer.settings.translate import TranslateConfig as TranslateConfig
     from transformer.settings.translator import TranslatorConfig as TranslatorConfig
     from transformer.tasks.base import Task as Task
     from transformer.tasks.registry import evaluate as evaluate
@@ -76,8 +84,17 @@ _NAMES = {
     ),
     "commands.clean": ("clean",),
     "commands.doctor": ("doctor",),
+    "commands.predict": (
+        "predict",
+        "predict_file",
+    ),
     "commands.score": ("score_targets",),
     "commands.select": ("select",),
+    "commands.shortlist": ("shortlist",),
+    "commands.translate": (
+        "translate",
+        "translate_file",
+    ),
     "common.errors": ("InputError",),
     "data.tokenization.tokenizer": ("Tokenizer",),
     "decoding.constraints.request": ("Constraints",),
@@ -121,16 +138,19 @@ _NAMES = {
     "settings.metrics": ("MetricsConfig",),
     "settings.model": ("ModelConfig",),
     "settings.optimizer": ("OptimizerConfig",),
+    "settings.predict": ("PredictConfig",),
     "settings.recovery": ("RecoveryConfig",),
     "settings.run": ("RunConfig",),
     "settings.schedule": ("ScheduleConfig",),
     "settings.score": ("ScoreConfig",),
     "settings.select": ("SelectConfig",),
+    "settings.shortlist": ("ShortlistConfig",),
     "settings.tokenizer": ("TokenizerConfig",),
     "settings.trainer": ("TrainerConfig",),
     "settings.export": ("ExportConfig",),
     "settings.import_model": ("ImportConfig",),
     "settings.push": ("PushConfig",),
+    "settings.translate": ("TranslateConfig",),
     "settings.translator": ("TranslatorConfig",),
     "tasks.base": ("Task",),
     "tasks.registry": ("evaluate",),

@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 
 from transformer.cli.config import compose
 from transformer.cli.config.arguments import config_folder
-from transformer.cli.config.settings import search_changes
+from transformer.cli.config.settings import command_settings, search_changes
 from transformer.cli.evaluate.scored_text import resolve_metrics
 from transformer.cli.translate import translate
 from transformer.common.errors import InputError, errors_name
@@ -64,7 +64,7 @@ def _compose(verb: str, arguments: Sequence[str], run: RunConfig | None) -> Any:
         if run is not None:
             changed_search(run.decoding, search_changes(arguments, values["decoding"]))
         if verb == "translate":
-            translate.check(config, arguments)
+            translate.check(command_settings(verb, config, arguments), arguments)
         if verb == "evaluate":
             metrics = resolve_metrics(config, run)
             for name in compose.resolve_value(config, "scores", Sequence[str] | None) or ():

@@ -38,7 +38,9 @@ class SelectConfig:
     @property
     def reverse_model(self) -> TranslatorConfig | None:
         """The model of the reverse direction."""
-        return self.reverse and TranslatorConfig(
+        if self.reverse is None:
+            return None
+        return TranslatorConfig(
             self.reverse,
             to=self.to,
             tag=self.tag,

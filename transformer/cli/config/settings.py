@@ -14,10 +14,13 @@ SETTINGS: dict[str, str] = {
     "clean": "clean:CleanConfig",
     "consolidate": "consolidate:ConsolidateConfig",
     "doctor": "doctor:DoctorConfig",
+    "predict": "predict:PredictConfig",
     "report": "report:ReportConfig",
     "score": "score:ScoreConfig",
     "select": "select:SelectConfig",
+    "shortlist": "shortlist:ShortlistConfig",
     "text": "text:TextConfig",
+    "translate": "translate:TranslateConfig",
     "tune": "tune:TuneConfig",
 }
 """The dataclass of each command, in ``transformer.settings``."""

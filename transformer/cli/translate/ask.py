@@ -10,8 +10,8 @@ from omegaconf import DictConfig
 
 from transformer.cli.config.compose import resolve_fields, resolve_path
 from transformer.cli.progress import counted
-from transformer.cli.translate.part_files import open_part
 from transformer.cli.translate.select import candidate_choice
+from transformer.commands.part_files import open_part
 from transformer.common.errors import InputError
 from transformer.common.files import given_path, written_whole
 from transformer.data.text.lines import read_lines
