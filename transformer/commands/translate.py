@@ -205,10 +205,8 @@ def load_line_translator(
     """Load the translator; of documents if the model was trained on them, unless
     ``documents=false``. Its config has the runs of models of the Hub."""
     config = replace(config, checkpoint=[str(local_run(name)) for name in config.checkpoints])
-    flags, looks = (
-        config.flags or config.on_failure is not None,
-        config.alignment or config.attention,
-    )
+    flags = config.flags or config.on_failure is not None
+    looks = config.alignment or config.attention
     path = Path(config.checkpoints[0]) if config.checkpoints else None
     if config.engine == "ctranslate2" and path is not None and is_ctranslate2(path) and looks:
         raise InputError(f"{'alignment' if config.alignment else 'attention'}= {needs_run(path)}")
