@@ -12,15 +12,23 @@ from transformer.common.version import VERSION
 if TYPE_CHECKING:
     from transformer.checkpoint.checkpoint import Checkpoint as Checkpoint
     from transformer.checkpoint.checkpoint import load_checkpoint as load_checkpoint
+    from transformer.commands.attention import attention as attention
+    from transformer.commands.average import average as average
     from transformer.commands.clean import clean as clean
+    from transformer.commands.compare import compare as compare
+    from transformer.commands.consolidate import consolidate as consolidate
     from transformer.commands.doctor import doctor as doctor
+    from transformer.commands.evaluate import evaluate as evaluate
+    from transformer.commands.heads import heads as heads
     from transformer.commands.predict import predict as predict
     from transformer.commands.predict import predict_file as predict_file
     from transformer.commands.score import score_targets as score_targets
     from transformer.commands.select import select as select
     from transformer.commands.shortlist import shortlist as shortlist
+    from transformer.commands.stress import stress as stress
     from transformer.commands.translate import translate as translate
     from transformer.commands.translate import translate_file as translate_file
+    from transformer.commands.tune import tune as tune
     from transformer.common.errors import InputError as InputError
     from transformer.data.tokenization.tokenizer import Tokenizer as Tokenizer
     from transformer.decoding.constraints.request import Constraints as Constraints
@@ -41,17 +49,26 @@ if TYPE_CHECKING:
     from transformer.model.encoder import EncoderLayer as EncoderLayer
     from transformer.model.layers.feedforward import FeedForward as FeedForward
     from transformer.model.transformer import Transformer as Transformer
+    from transformer.runs.finetuning import finetuned_config as finetuned_config
+    from transformer.runs.resume import resumed_config as resumed_config
+    from transformer.runs.resume import resumed_or_new as resumed_or_new
     from transformer.runs.train import train as train
+    from transformer.settings.attention import AttentionConfig as AttentionConfig
+    from transformer.settings.average import AverageConfig as AverageConfig
     from transformer.settings.callbacks import CallbacksConfig as CallbacksConfig
     from transformer.settings.clean import CleanConfig as CleanConfig
     from transformer.settings.clean import Filters as Filters
     from transformer.settings.clean import Repairs as Repairs
+    from transformer.settings.compare import CompareConfig as CompareConfig
+    from transformer.settings.consolidate import ConsolidateConfig as ConsolidateConfig
     from transformer.settings.data import CorpusConfig as CorpusConfig
     from transformer.settings.data import DataConfig as DataConfig
     from transformer.settings.decoding import SearchConfig as SearchConfig
     from transformer.settings.doctor import DoctorConfig as DoctorConfig
     from transformer.settings.doctor import Thresholds as Thresholds
+    from transformer.settings.evaluate import EvaluateConfig as EvaluateConfig
     from transformer.settings.export import ExportConfig as ExportConfig
+    from transformer.settings.heads import HeadsConfig as HeadsConfig
     from transformer.settings.import_model import ImportConfig as ImportConfig
     from transformer.settings.logger import LoggerConfig as LoggerConfig
     from transformer.settings.loss import LossConfig as LossConfig
@@ -61,17 +78,19 @@ if TYPE_CHECKING:
     from transformer.settings.predict import PredictConfig as PredictConfig
     from transformer.settings.push import PushConfig as PushConfig
     from transformer.settings.recovery import RecoveryConfig as RecoveryConfig
+    from transformer.settings.report import ReportConfig as ReportConfig
     from transformer.settings.run import RunConfig as RunConfig
     from transformer.settings.schedule import ScheduleConfig as ScheduleConfig
     from transformer.settings.score import ScoreConfig as ScoreConfig
     from transformer.settings.select import SelectConfig as SelectConfig
     from transformer.settings.shortlist import ShortlistConfig as ShortlistConfig
+    from transformer.settings.stress import StressConfig as StressConfig
     from transformer.settings.tokenizer import TokenizerConfig as TokenizerConfig
     from transformer.settings.trainer import TrainerConfig as TrainerConfig
     from transformer.settings.translate import TranslateConfig as TranslateConfig
     from transformer.settings.translator import TranslatorConfig as TranslatorConfig
+    from transformer.settings.tune import TuneConfig as TuneConfig
     from transformer.tasks.base import Task as Task
-    from transformer.tasks.registry import evaluate as evaluate
     from transformer.tasks.translation import TranslationTask as TranslationTask
     from transformer.tasks.translation_module import TranslationModule as TranslationModule
 
@@ -82,8 +101,14 @@ _NAMES = {
         "Checkpoint",
         "load_checkpoint",
     ),
+    "commands.attention": ("attention",),
+    "commands.average": ("average",),
     "commands.clean": ("clean",),
+    "commands.compare": ("compare",),
+    "commands.consolidate": ("consolidate",),
     "commands.doctor": ("doctor",),
+    "commands.evaluate": ("evaluate",),
+    "commands.heads": ("heads",),
     "commands.predict": (
         "predict",
         "predict_file",
@@ -91,10 +116,12 @@ _NAMES = {
     "commands.score": ("score_targets",),
     "commands.select": ("select",),
     "commands.shortlist": ("shortlist",),
+    "commands.stress": ("stress",),
     "commands.translate": (
         "translate",
         "translate_file",
     ),
+    "commands.tune": ("tune",),
     "common.errors": ("InputError",),
     "data.tokenization.tokenizer": ("Tokenizer",),
     "decoding.constraints.request": ("Constraints",),
@@ -117,13 +144,22 @@ _NAMES = {
     "model.encoder": ("EncoderLayer",),
     "model.layers.feedforward": ("FeedForward",),
     "model.transformer": ("Transformer",),
+    "runs.finetuning": ("finetuned_config",),
+    "runs.resume": (
+        "resumed_config",
+        "resumed_or_new",
+    ),
     "runs.train": ("train",),
+    "settings.attention": ("AttentionConfig",),
+    "settings.average": ("AverageConfig",),
     "settings.callbacks": ("CallbacksConfig",),
     "settings.clean": (
         "CleanConfig",
         "Filters",
         "Repairs",
     ),
+    "settings.compare": ("CompareConfig",),
+    "settings.consolidate": ("ConsolidateConfig",),
     "settings.data": (
         "CorpusConfig",
         "DataConfig",
@@ -133,27 +169,31 @@ _NAMES = {
         "DoctorConfig",
         "Thresholds",
     ),
+    "settings.evaluate": ("EvaluateConfig",),
+    "settings.export": ("ExportConfig",),
+    "settings.heads": ("HeadsConfig",),
+    "settings.import_model": ("ImportConfig",),
     "settings.logger": ("LoggerConfig",),
     "settings.loss": ("LossConfig",),
     "settings.metrics": ("MetricsConfig",),
     "settings.model": ("ModelConfig",),
     "settings.optimizer": ("OptimizerConfig",),
     "settings.predict": ("PredictConfig",),
+    "settings.push": ("PushConfig",),
     "settings.recovery": ("RecoveryConfig",),
+    "settings.report": ("ReportConfig",),
     "settings.run": ("RunConfig",),
     "settings.schedule": ("ScheduleConfig",),
     "settings.score": ("ScoreConfig",),
     "settings.select": ("SelectConfig",),
     "settings.shortlist": ("ShortlistConfig",),
+    "settings.stress": ("StressConfig",),
     "settings.tokenizer": ("TokenizerConfig",),
     "settings.trainer": ("TrainerConfig",),
-    "settings.export": ("ExportConfig",),
-    "settings.import_model": ("ImportConfig",),
-    "settings.push": ("PushConfig",),
     "settings.translate": ("TranslateConfig",),
     "settings.translator": ("TranslatorConfig",),
+    "settings.tune": ("TuneConfig",),
     "tasks.base": ("Task",),
-    "tasks.registry": ("evaluate",),
     "tasks.translation": ("TranslationTask",),
     "tasks.translation_module": ("TranslationModule",),
 }

@@ -10,10 +10,7 @@ import sys
 import time
 from statistics import median
 
-from omegaconf import OmegaConf
-
-from transformer.cli.config.compose import compose_config
-from transformer.settings.run import run_config
+from transformer.cli.config.compose import compose_config, run_settings
 from transformer.tasks.base import Task
 from transformer.tasks.registry import make_task
 
@@ -22,8 +19,7 @@ BATCHES, PASSES, ROUNDS = 50, 10, 4
 
 def task_of(arguments: list[str]) -> Task:
     """The task of a run with these arguments, its text prepared."""
-    values = OmegaConf.to_container(compose_config("train", arguments))
-    task = make_task(run_config(values))
+    task = make_task(run_settings(compose_config("train", arguments)))
     task.data.prepare_data()
     task.data.setup("fit")
     return task

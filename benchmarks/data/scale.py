@@ -18,7 +18,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.data.made_up_text import write_text
 from benchmarks.training.process_memory import Measurement, measure
@@ -76,14 +76,10 @@ def go_through_batches(folder: Path, tokens: int, extra: Sequence[str]) -> None:
 
 
 def _data(folder: Path, extra: Sequence[str]) -> "DataModule":
-    from omegaconf import OmegaConf
-
-    from transformer.cli.config.compose import compose_config
+    from transformer.cli.config.compose import compose_config, run_settings
     from transformer.data.datamodules.translation import DataModule
-    from transformer.settings.run import run_config
 
-    composed = OmegaConf.to_container(compose_config("train", overrides(folder, extra)))
-    config = run_config(cast("dict[str, Any]", composed))
+    config = run_settings(compose_config("train", overrides(folder, extra)))
     return DataModule(config.data, config.tokenizer)
 
 

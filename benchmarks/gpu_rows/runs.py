@@ -16,17 +16,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from omegaconf import OmegaConf
 from pytorch_lightning import Callback, LightningModule, Trainer
 
 from benchmarks.data.made_up_text import write_text
 from benchmarks.gpu_rows import updates
 from benchmarks.gpu_rows.bench import CHUNK, TOKENS, Bench, Stopwatch, Values
 from benchmarks.gpu_rows.models import TINY
-from transformer.cli.config.compose import compose_config
+from transformer.cli.config.compose import compose_config, run_settings
 from transformer.data.batching.loader import Update
 from transformer.runs.train import fit
-from transformer.settings.run import run_config
+from transformer.settings.run import RunConfig
 from transformer.tasks.registry import make_task
 
 SYNCHRONIZING = "called a synchronizing CUDA operation"
@@ -46,7 +45,7 @@ class Enough(Exception):
 def text(bench: Bench) -> Values:
     """Seconds to write the text, learn its subwords and encode it, which later rows then read."""
     began = time.perf_counter()
-    make_task(run_config(values(bench))).data.prepare_data()
+    make_task(run_of(bench)).data.prepare_data()
     return {"pairs": bench.of(PAIRS), "s": time.perf_counter() - began}
 
 
@@ -72,10 +71,9 @@ def settings(bench: Bench, *overrides: str, trainer: str | None = None) -> list[
     ]
 
 
-def values(bench: Bench, *overrides: str) -> Any:
-    """The composed config of a run as plain values."""
-    composed = compose_config("train", settings(bench, *overrides))
-    return OmegaConf.to_container(composed, resolve=True)
+def run_of(bench: Bench, *overrides: str) -> RunConfig:
+    """The settings of a run."""
+    return run_settings(compose_config("train", settings(bench, *overrides)))
 
 
 def new_folder(bench: Bench) -> Path:
@@ -101,7 +99,7 @@ class Watch(Callback):
 def watched(bench: Bench, see: Callable[[int, Update[Any]], None], *overrides: str) -> None:
     """Run until ``see`` has seen enough."""
     try:
-        fit(run_config(values(bench, *overrides)), new_folder(bench), [Watch(bench, see)])
+        fit(run_of(bench, *overrides), new_folder(bench), [Watch(bench, see)])
     except Enough:
         return
     raise RuntimeError("the run ended before it was watched for long enough")
@@ -109,7 +107,7 @@ def watched(bench: Bench, see: Callable[[int, Update[Any]], None], *overrides: s
 
 def run(bench: Bench, *, compiled: bool = False) -> Values:
     """A whole run beside updates alone on batches of its text, in tokens of both sides."""
-    task = make_task(run_config(values(bench)))
+    task = make_task(run_of(bench))
     task.data.prepare_data()
     task.data.setup("fit")
     batches = [one.batches[0] for one in islice(task.data.train_dataloader(), 10)]
@@ -190,7 +188,7 @@ def oom(bench: Bench) -> Values:
     """A run with batches that do not fit into a small part of the GPU: they are halved."""
     tokens = bench.of(4 * TOKENS)
     overrides = f"data.batch_tokens={tokens}", "trainer.max_steps=3"
-    config = run_config(values(bench, *overrides))
+    config = run_of(bench, *overrides)
     if bench.on_gpu:
         total = torch.cuda.get_device_properties(bench.device).total_memory
         torch.cuda.set_per_process_memory_fraction(MEMORY * 2**30 / total)

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from omegaconf import OmegaConf
-
 from benchmarks.results.calls import Calls
-from transformer.cli.config.compose import compose_config
+from transformer.cli.config.compose import compose_config, run_settings
+from transformer.runs.report_values import require_config
+from transformer.runs.resume import changes
 from transformer.settings.metrics import MetricsConfig
 from transformer.training.checkpointing.run_directory import is_finished
 
@@ -156,20 +156,17 @@ class Trained(Training):
         """
         if not (self.folder / "config.yaml").exists():
             return
-        wanted: Any = OmegaConf.to_container(compose_config("train", self.overrides), resolve=True)
-        there: Any = OmegaConf.to_container(OmegaConf.load(self.folder / "config.yaml"))
-        for key in wanted.keys() - {"checkpoint"}:
-            if wanted[key] != there.get(key):
-                raise SystemExit(
-                    f"{self.folder} holds a run with another {key} than is asked for now; "
-                    "move it away to train again"
-                )
+        wanted = run_settings(compose_config("train", self.overrides))
+        if changed := changes(require_config(self.folder), wanted):
+            raise SystemExit(
+                f"{self.folder} holds a run with another {changed[0].partition(':')[0]} than is "
+                "asked for now; move it away to train again"
+            )
 
     @property
     def metrics(self) -> MetricsConfig:
         """How its text is compared."""
-        config: Any = OmegaConf.to_container(OmegaConf.load(self.folder / "config.yaml"))
-        return MetricsConfig(**config["metrics"])
+        return require_config(self.folder).metrics
 
     @property
     def validated(self) -> list[tuple[int, float]]:

@@ -20,13 +20,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from omegaconf import OmegaConf
-
-from transformer.cli.config.compose import compose_config
+from transformer.cli.config.compose import compose_config, run_settings
 from transformer.data.datamodules.translation import DataModule
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import score
-from transformer.settings.run import RunConfig, run_config
+from transformer.settings.run import RunConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 VARIANTS = {
@@ -125,8 +123,7 @@ def scores(checkpoint: str, old: Subject, new: Subject, more: Sequence[str]) -> 
 
 @cache
 def _config(overrides: tuple[str, ...]) -> RunConfig:
-    values: Any = OmegaConf.to_container(compose_config("train", overrides))
-    return run_config(values)
+    return run_settings(compose_config("train", overrides))
 
 
 if __name__ == "__main__":

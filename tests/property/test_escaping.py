@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from tests.helpers.decoding.metrics import RAW
 from tests.helpers.decoding.views import attention_view
-from tests.unit.evaluation.comparison.test_compare import CONFIG, SYSTEMS, TEXT
+from tests.unit.evaluation.comparison.test_compare import KEYS, SYSTEMS, TEXT
 from transformer.common.escaping import escaped, escaped_json
-from transformer.evaluation.comparison.compare import Comparison, compare
+from transformer.evaluation.comparison.compare import Comparison, compare_systems
 from transformer.quality.check import quoted
 from transformer.report.attention_page import attention_page
 from transformer.report.scores import build_table
@@ -29,7 +30,7 @@ HOSTILE = (
     "\ud800",
 )
 TEXTS = st.lists(st.sampled_from(HOSTILE) | st.text(max_size=5), max_size=6).map("".join)
-COMPARISON = compare(TEXT, SYSTEMS, CONFIG, ["ein Hund"])
+COMPARISON = compare_systems(TEXT, SYSTEMS, KEYS, RAW, ["ein Hund"])
 
 
 def read_back(shown: str) -> str:

@@ -1,4 +1,4 @@
-"""The batches of a seed are those that earlier versions gave: a resumed run depends on it."""
+"""The batches of a seed never change: a resumed run depends on it."""
 
 import zlib
 

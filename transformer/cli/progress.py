@@ -43,7 +43,7 @@ def counted(what: str, total: int) -> Iterator[Callable[[int, str], None]]:
 
 
 @contextmanager
-def counted_from_first(what: str) -> Iterator[Callable[[int, int, str], None]]:
+def counted_from_first(what: str) -> Iterator[Callable[..., None]]:
     """As `counted`, but its function is told the total, too, and shows nothing before."""
     with ExitStack() as stack:
         report: Callable[[int, str], None] | None = None

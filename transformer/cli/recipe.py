@@ -3,27 +3,29 @@
 import json
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any, get_type_hints
 
 from omegaconf import OmegaConf
 
 from transformer.cli.config import compose
 from transformer.cli.config.arguments import config_folder
-from transformer.cli.config.settings import command_settings, search_changes
-from transformer.cli.evaluate.scored_text import resolve_metrics
+from transformer.cli.config.settings import command_settings
 from transformer.cli.translate import translate
+from transformer.commands.scoring import changed_metrics
 from transformer.common.errors import InputError, errors_name
 from transformer.common.files import given_path
+from transformer.common.schema import typed, typed_value
 from transformer.evaluation.metrics import build_metric
 from transformer.recipes.backtranslate import Backtranslate
 from transformer.recipes.distill import Distill
 from transformer.recipes.overrides import sort_arguments
 from transformer.recipes.plan import Plan, Recipe
-from transformer.recipes.runner import run_stages, states
-from transformer.report.scores import read_scores
+from transformer.recipes.runner import run_recipe, states
 from transformer.settings.decoding import changed_search
 from transformer.settings.run import RunConfig
 
@@ -41,17 +43,41 @@ def run(arguments: Sequence[str]) -> None:
     training = {*groups, *map(str, compose.compose_config("train", []))}
     keys = {"recipe", "output", "dry_run", *get_type_hints(recipe)}
     own, base, extras = sort_arguments(arguments, keys, training, recipe.kinds)
-    given = compose.compose_config("recipe", own)
-    chosen = recipe(**compose.resolve_fields(given, recipe))
-    if given.output in (None, ""):
+    values: Any = OmegaConf.to_container(compose.compose_config("recipe", own))
+    output, dry_run = values.pop("output"), values.pop("dry_run")
+    chosen = typed(recipe, values, "")
+    if output in (None, ""):
         raise InputError("output= names no folder; give one")
-    plan = Plan(compose.resolve_path(given, "output"), base, extras, _compose)
-    chosen.add(plan)
-    plan.complete()
-    if compose.resolve_value(given, "dry_run", bool):
+    plan = plan_recipe(chosen, typed_value(output, Path, "output"), base, extras)
+    if typed_value(dry_run, bool, "dry_run"):
         _show(plan)
-    else:
-        _run(plan)
+        return
+    result = run_recipe(plan, partial(print, "recipe:", file=sys.stderr, flush=True))
+    report = {"checkpoint": str(result.checkpoint), "scores": result.scores}
+    print(json.dumps(report, indent=1, ensure_ascii=False))
+
+
+def plan_recipe(
+    recipe: Recipe,
+    folder: Path,
+    training: Sequence[str] = (),
+    stages: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> Plan:
+    """The stages of a recipe, each a checked command, which `run_recipe` runs in a folder.
+
+    Args:
+        recipe: Such as ``Distill(teachers=2)``.
+        folder: Of all files that the stages write.
+        training: ``KEY=VALUE`` arguments of all training runs, such as ``experiment=pocket``.
+        stages: ``KEY=VALUE`` arguments of the stages of a kind, such as
+            ``{"student": ["model=tiny"]}``.
+
+    Raises InputError if a stage would be refused, or a model has another direction.
+    """
+    plan = Plan(folder, training, stages, _compose)
+    recipe.add(plan)
+    plan.complete()
+    return plan
 
 
 def _compose(verb: str, arguments: Sequence[str], run: RunConfig | None) -> Any:
@@ -60,30 +86,16 @@ def _compose(verb: str, arguments: Sequence[str], run: RunConfig | None) -> Any:
         config = compose.compose_config(verb, arguments)
         if verb == "train":
             return compose.run_settings(config)
-        values: Any = OmegaConf.to_container(config)
+        settings = command_settings(verb, config, arguments)
         if run is not None:
-            changed_search(run.decoding, search_changes(arguments, values["decoding"]))
+            changed_search(run.decoding, settings.decoding)
         if verb == "translate":
-            translate.check(command_settings(verb, config, arguments), arguments)
+            translate.check(settings, arguments)
         if verb == "evaluate":
-            metrics = resolve_metrics(config, run)
-            for name in compose.resolve_value(config, "scores", Sequence[str] | None) or ():
+            metrics = changed_metrics(settings, run, settings.checkpoint)
+            for name in settings.scores or ():
                 build_metric(name, metrics)
-    return dict(values)
-
-
-def _run(plan: Plan) -> None:
-    plan.folder.mkdir(parents=True, exist_ok=True)
-    log = partial(print, "recipe:", file=sys.stderr, flush=True)
-    run_stages(plan.stages, given_path(plan.data.cache), log)
-    training, evaluation = plan.stages[-2:]
-    scores = {
-        name.partition(".")[0]: rows
-        for stage in (evaluation, training)
-        for name, rows in read_scores(stage.folder).items()
-    }
-    report = {"checkpoint": str(training.outputs[0]), "scores": scores}
-    print(json.dumps(report, indent=1, ensure_ascii=False))
+        return settings
 
 
 def _show(plan: Plan) -> None:

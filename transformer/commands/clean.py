@@ -4,19 +4,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from transformer.commands.corpus import (
-    corpus_tokenizer,
-    examination_config,
-    one_corpus,
-    split_names,
-)
+from transformer.commands.corpus import one_corpus, split_names
+from transformer.commands.examination import corpus_tokenizer, examination_config
+from transformer.commands.score import Scorer, load_scorer
 from transformer.common.errors import InputError, errors_name
 from transformer.data.corpora.split import numbered
 from transformer.data.text.parallel import Pair
+from transformer.interchange.translators import Loaded
 from transformer.quality import cleaning
 from transformer.quality.corpus_checks import Checks
 from transformer.quality.examined_text import given_texts
 from transformer.settings.clean import CleanConfig, Filters, Repairs
+from transformer.settings.translator import TranslatorConfig
 
 CrossEntropies = Callable[[Sequence[Pair]], list[float]]
 """Of the targets given the sources, in nats a token."""
@@ -40,15 +39,17 @@ def clean(
     *,
     fit_vocabulary: bool = False,
     show: Callable[[int, int], None] = lambda done, total: None,
+    loaded: Loaded = lambda checkpoints: None,
 ) -> Cleaned:
     """Write the good pairs of a corpus to a new folder, and list the others beside them.
 
-    ``show`` is told how many pairs the ``models`` have scored, and the largest possible number.
+    ``show`` is told how many pairs the ``models`` have scored, and the largest possible number;
+    ``loaded`` is told the checkpoints of each.
     With ``fit_vocabulary``, a vocabulary that is too large for the text gets the largest possible
     size. Raises InputError if the folder is there already, or a text cannot be read.
     """
     data = one_corpus(config.data)
-    models = _load_models(config)
+    models = _load_models(config, loaded)
     texts = given_texts(data)
     names = split_names(config.splits, texts)
     tokenizer = corpus_tokenizer(config, texts, fit_vocabulary=fit_vocabulary)
@@ -69,37 +70,29 @@ def _chosen(choices: Filters | Repairs) -> list[str]:
     return [name for name, is_on in vars(choices).items() if is_on]
 
 
-def _load_models(config: CleanConfig) -> list[CrossEntropies]:
+def _load_models(config: CleanConfig, loaded: Loaded) -> list[CrossEntropies]:
     """The cross-entropies of the two models; InputError if one has another direction."""
-    if config.models is None:
-        return []
-    from transformer.interchange.translators import load_translator
-    from transformer.settings.translator import TranslatorConfig
-
     sides, models = (config.data.source, config.data.target), list[CrossEntropies]()
-    for path in config.models:
-        translator, run = load_translator(
-            TranslatorConfig(
-                checkpoint=str(path),
-                device=config.device,
-                precision="float32",
-                batch_tokens=config.batch_tokens,
-                trust=config.trust,
-            )
+    for path in config.models or ():
+        model = TranslatorConfig(
+            str(path),
+            device=config.device,
+            batch_tokens=config.batch_tokens,
+            trust=config.trust,
         )
+        score, run = load_scorer(model, loaded)
         source, target = run.data.source, run.data.target
         if (source, target) != sides or run.data.target_tag:
             wanted = "{} to {} alone is wanted; give models=[RUN,REVERSE]".format(*sides)
             raise InputError(f"{path} translates {source} to {target}, and {wanted}")
-        models.append(partial(_cross_entropies, translator, str(path)))
+        models.append(partial(_cross_entropies, str(path), score))
         sides = sides[1], sides[0]
     return models
 
 
-def _cross_entropies(translator: "Translator", name: str, pairs: Sequence[Pair]) -> list[float]:
+def _cross_entropies(name: str, score: Scorer, pairs: Sequence[Pair]) -> list[float]:
     with errors_name(name):
-        scores = translator.score(pairs, first=None)
-        return [-one.log_probability / len(one.tokens) for one in scores]
+        return [-one.log_probability / len(one.tokens) for one in score(pairs, first=None)]
 
 
 def _reporting(

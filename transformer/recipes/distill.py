@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from transformer.common.errors import InputError
 from transformer.common.files import given_path
-from transformer.common.schema import Range, override_key, typed_value
+from transformer.common.schema import Range, override_key
 from transformer.data.text.parallel import file_format
 from transformer.recipes.corpus_files import CorpusFiles, monolingual_file, only_train
 from transformer.recipes.overrides import override
@@ -131,12 +131,8 @@ class Distill(Recipe):
             return pair
         own = {f"data.{key}": value for key, value in {**text.alone, "train": pair}.items()}
         names = [file.name for file in pair]
-        extras = plan.extras.get("clean", ())
-        given = plan.compose("clean", ["output=x", *extras], None)
-        models = typed_value(given["models"], Sequence[str] | None, "clean.models") or ()
-        right = 0 < typed_value(given["keep"], float, "clean.keep") < 1
-        if not right or len(models) != 2 * bool(models or "keep" in map(override_key, extras)):
-            raise InputError("give clean.models=[RUN,REVERSE], and clean.keep above 0 and below 1")
+        arguments = ["output=x", *plan.extras.get("clean", ())]
+        models = plan.compose("clean", arguments, None).models or ()
         reads = map(partial(plan.existing, "clean.models"), models, (text, text.swapped))
         return [*plan.add("clean", "clean", own, names, ["data=files"], suffix=suffix, reads=reads)]
 

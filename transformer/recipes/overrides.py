@@ -4,8 +4,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from hydra.core.override_parser.types import Quote, QuotedString
-
 from transformer.common.errors import InputError, did_you_mean
 from transformer.common.schema import override_key
 
@@ -40,7 +38,8 @@ def _literal(value: Any) -> str:
         raise InputError(f"{text}: ${{ stands for the value of another key; choose another name")
     if _BARE.fullmatch(text) and not _OTHER_TYPE.fullmatch(text):
         return text
-    return QuotedString(text, Quote.single).with_quotes()
+    # A backslash is itself, but before a quote it escapes the next character.
+    return "'" + re.sub(r"(\\*)(?='|\Z)", r"\1\1", text).replace("'", r"\'") + "'"
 
 
 def merged(*groups: Iterable[str]) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """The plan of a recipe: its stages in their order, each composed before the first one runs."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -22,8 +22,8 @@ from transformer.settings.run import RunConfig
 from transformer.tasks.registry import make_task
 
 Compose = Callable[[str, Sequence[str], RunConfig | None], Any]
-"""The config of a verb from its arguments and, for ``translate`` and ``evaluate``, the config of
-the run that trained its model; a `RunConfig` for ``train``; raises InputError."""
+"""The settings of a command from its arguments and, for ``translate`` and ``evaluate``, the config
+of the run that trained its model; raises InputError."""
 
 _ONLY_TEXT = ("data.root", "data.validation_size", "data.test_size")
 """Keys of the user's corpus, which only the first stage reads."""
@@ -94,7 +94,7 @@ class Plan:
         settings = [override(key, value) for key, value in code.items() if value is not None]
         self.add(kind, "evaluate", own, [f"{source.name}.json", f"{source.name}.hyp"], settings)
 
-    def existing(self, key: str, name: str, text: CorpusFiles) -> Path:
+    def existing(self, key: str, name: str | Path, text: CorpusFiles) -> Path:
         """The checkpoint of a run that the user names; InputError if it has another direction."""
         checkpoint = find_checkpoint(Path(name))
         config = portable_part(read_payload(checkpoint)).config
@@ -136,9 +136,7 @@ class Plan:
             self.stages.append(stage)
             return files
         stage, config = self._applied(kind, stage)
-        named = (config.get(key) for key in ("terms", "alignment", "prompt"))
-        names = [name for name in named if isinstance(name, str) and "{text}" not in name]
-        self.stages.append(replace(stage, reads=(*reads, *map(given_path, names))))
+        self.stages.append(replace(stage, reads=(*reads, *_files_read(verb, config))))
         return files
 
     def complete(self) -> None:
@@ -160,13 +158,13 @@ class Plan:
         _check_run(config)
         return stage, config
 
-    def _applied(self, kind: str, stage: Stage) -> tuple[Stage, dict[str, Any]]:
+    def _applied(self, kind: str, stage: Stage) -> tuple[Stage, Any]:
         """A checked stage that only reads models; those that this recipe trains are trusted."""
         read = {file: self._runs[file] for file in stage.inputs if file in self._runs}
         run = next(iter(read.values()), None) if stage.verb in ("translate", "evaluate") else None
         config = self.compose(stage.verb, stage.arguments, run)
         code = {file: needs_trust(RunConfig(model=run.model)) for file, run in read.items()}
-        if not any(code.values()) or config.get("trust"):
+        if not any(code.values()) or config.trust:
             return stage, config
         raise_objections(
             f"{file} names code, {key}={name}; add {kind}.trust=true if you trust it"
@@ -195,6 +193,15 @@ class Recipe(ABC):
 def one_or_all(models: Sequence[Path]) -> Path | Sequence[Path]:
     """The value of ``checkpoint=``: a model, or the models of an ensemble."""
     return models if len(models) > 1 else models[0]
+
+
+def _files_read(verb: str, config: Any) -> Iterator[Path]:
+    """The files that only the arguments of the user name."""
+    if verb == "evaluate":
+        named = (config.terms, config.alignment)  # alignment may be true or false
+        yield from (given_path(name) for name in named if isinstance(name, str | Path))
+    elif verb == "ask" and "{text}" not in config.prompt:
+        yield given_path(config.prompt)
 
 
 def _check_run(config: RunConfig) -> None:

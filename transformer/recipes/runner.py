@@ -12,13 +12,15 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import count
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from transformer.common.errors import InputError, Interrupted
-from transformer.common.files import remove_parts, written_whole
+from transformer.common.files import given_path, remove_parts, written_whole
 from transformer.common.processes import handling
 from transformer.data.text.lines import file_digest
+from transformer.recipes.plan import Plan
 from transformer.recipes.stage import Stage
+from transformer.report.scores import read_scores
 from transformer.training.checkpointing.run_directory import is_locked, locked
 
 _RESUMABLE = ("train", "translate", "ask")
@@ -26,6 +28,29 @@ _RESUMABLE = ("train", "translate", "ask")
 
 _PR_SET_PDEATHSIG = 1
 """Option of prctl (linux/prctl.h): the signal that a process gets when its parent ends."""
+
+
+class RecipeResult(NamedTuple):
+    """The checkpoint that a recipe has trained, and its scores by the name of the text."""
+
+    checkpoint: Path
+    scores: dict[str, list[dict[str, Any]]]
+
+
+def run_recipe(plan: Plan, log: Callable[[str], None]) -> RecipeResult:
+    """Run or resume the stages; ``log`` is told which begin, resume and are done.
+
+    Raises InputError for a missing input, and Interrupted after a signal or a failed stage.
+    """
+    plan.folder.mkdir(parents=True, exist_ok=True)
+    run_stages(plan.stages, given_path(plan.data.cache), log)
+    training, evaluation = plan.stages[-2:]
+    scores = {
+        name.partition(".")[0]: rows
+        for stage in (evaluation, training)
+        for name, rows in read_scores(stage.folder).items()
+    }
+    return RecipeResult(training.outputs[0], scores)
 
 
 def run_stages(stages: Sequence[Stage], cache: Path, log: Callable[[str], None]) -> None:

@@ -1,17 +1,11 @@
 """Heads on a terminal: the best of an attention view, and the report of a head ablation."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Console
-from rich.progress import Progress
-
-from transformer.evaluation.attention.head_ablation import Ablation, Ablations, Scorer, ablate
+from transformer.evaluation.attention.head_ablation import Ablation, Ablations, Scorer
 from transformer.evaluation.attention.head_metrics import best_heads
 from transformer.evaluation.attention.view import AttentionView
-from transformer.model.head_masks import HeadName, attention_heads, heads_off
-from transformer.model.transformer import Transformer
 from transformer.report.scores import build_table, shown, table_console
 
 
@@ -35,23 +29,6 @@ class HeadReport:
 
     scorer: Scorer
     found: Ablations
-
-    @classmethod
-    def measure(
-        cls, model: Transformer, scorer: Scorer, fractions: Sequence[float]
-    ) -> "HeadReport":
-        """Measure, with a progress bar if stderr is a terminal."""
-        console = Console(stderr=True)
-        with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-            heads = len(attention_heads(model)) - len(heads_off(model))
-            task = bar.add_task(f"scoring {scorer.measured}", total=1 + heads + len(fractions))
-
-            def measure(off: Sequence[HeadName]) -> float:
-                score = scorer.measure(off)
-                bar.advance(task)
-                return score
-
-            return cls(scorer, ablate(model, measure, scorer.better, fractions))
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -23,7 +23,7 @@ from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.runs.resume import different_fields, other_weights, weight_keys
 from transformer.settings.model import LEARNING_KEYS, ModelConfig
-from transformer.settings.run import RunConfig
+from transformer.settings.run import RunConfig, changed_config
 from transformer.settings.tokenizer import TokenizerConfig
 from transformer.tasks.registry import is_translation
 
@@ -101,6 +101,17 @@ def grown(payload: dict[str, Any], tags: Tags, words: Sequence[str]) -> dict[str
     config = replace(portable.config, model=model)
     portable = replace(portable, tokenizer=now.to_state(), config=config)
     return payload | {"state_dict": weights, PORTABLE: portable.to_plain()}
+
+
+def finetuned_config(config: RunConfig, path: Path, *, trusted: bool = False) -> RunConfig:
+    """The config of a run that begins with a checkpoint, and has its model and its vocabulary.
+
+    Raises InputError if the checkpoint names code, and is not trusted.
+    """
+    shared = settings_of_initial(path, config.task, (), trusted=trusted)
+    if config.data.features is not None:
+        shared.pop("data.features", None)
+    return changed_config(config, {**shared, "finetune_from": path})
 
 
 def settings_of_initial(

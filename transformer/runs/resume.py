@@ -1,22 +1,28 @@
-"""The run that a command resumes, and the keys that a resumed run cannot change."""
+"""The run to resume, its config with changes, and the keys that a resumed run cannot change."""
 
 import filecmp
-import sys
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from transformer.checkpoint.config_file import CONFIG, read_config
-from transformer.common.errors import InputError
+from transformer.common.errors import InputError, did_you_mean, raise_objections
 from transformer.data.corpora.mixture import corpus_configs
+from transformer.data.corpora.trust import require_trust
 from transformer.settings.data import DataConfig
 from transformer.settings.model import ModelConfig
-from transformer.settings.run import RunConfig, plain_values
+from transformer.settings.run import RunConfig, changed_config, dotted_values, plain_values
 from transformer.training.checkpointing.run_directory import has_checkpoint, is_finished, is_locked
 
+if TYPE_CHECKING:
+    from transformer.training.checkpointing.training_state import Resumable
+
 T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
 
 _WITHOUT_WEIGHTS = frozenset(
     {
@@ -32,15 +38,94 @@ _WITHOUT_WEIGHTS = frozenset(
 _NOT_COMPARED = {"checkpoint", "report"}
 """Keys that do not make another run."""
 
+_COPIES = {"seed": "data.seed"}
+"""Keys, and the keys that take their value in conf/. The config of a checkpoint has plain values: a
+copy changes with its key unless it had another value."""
+
 
 def check_no_other_run(folder: Path, *, sweeps: bool = False) -> None:
     """Raise InputError if a new run, or trial of a sweep, would replace another's checkpoints."""
     if any((folder / "checkpoints").glob("*.ckpt")):
         again, key = ("", "sweep") if sweeps else (f"checkpoint={folder} or ", "run")
         raise InputError(
-            f"{folder} holds a run: resume with {again}checkpoint=auto, or begin another with "
-            f"hydra.{key}.dir=FOLDER"
+            f"{folder} holds a run: resume with {again}checkpoint=auto, or give a new run "
+            f"another folder (hydra.{key}.dir=FOLDER)"
         )
+
+
+def resumed_config(
+    checkpoint: Path,
+    given: Mapping[str, Any],
+    *,
+    trusted: bool = False,
+    resume: "Resumable | None" = None,
+) -> RunConfig:
+    """The config of a checkpoint, or of the last of a run directory, to resume from it.
+
+    Args:
+        checkpoint: A run directory or a file.
+        given: Changes, by dotted key, such as ``{"trainer.max_steps": 2000}``.
+        trusted: Whether code, and text elsewhere, that the checkpoint names may be used.
+        resume: The checkpoint, if it has been read.
+
+    Raises:
+        InputError: A key is unknown or cannot change, a value is wrong, or trust is missing.
+    """
+    # These import torch and Lightning, which take seconds: config files do without.
+    from transformer.checkpoint.checkpoint import portable_part
+    from transformer.training.checkpointing.training_state import find_resumable
+
+    resume = resume or find_resumable(checkpoint)
+    saved = portable_part(resume.payload).config
+    before = dotted_values(saved)
+    raise_objections(reason for key in given for reason in _objections(key, before, checkpoint))
+    require_trust(saved, trusted, resume.file, given, advice="give it yourself, or ")
+    copies = {
+        copy: given[key]
+        for key, copy in _COPIES.items()
+        if key in given and copy not in given and before[copy] == before[key]
+    }
+    config = replace(changed_config(saved, {**given, **copies}), checkpoint=checkpoint)
+    if fixed := fixed_key_that_differs(replace(saved, checkpoint=checkpoint), config):
+        raise InputError(f"{fixed} cannot change: a run resumes with what it began with")
+    return config
+
+
+def _objections(key: str, values: Mapping[str, Any], checkpoint: Path) -> Iterator[str]:
+    if key not in values:
+        yield f"unknown key {key}{did_you_mean(key, values, cutoff=0.5)}"
+    elif isinstance(values[key], Mapping):
+        reason = f"cannot be chosen again: checkpoint={checkpoint} resumes with its own config"
+        yield f"{key}=… {reason}; change single keys, such as {key}.KEY=VALUE"
+
+
+class ResumedOrNew(NamedTuple):
+    """The config and the directory of a run that is resumed, or new; and which of both, and why."""
+
+    config: RunConfig
+    folder: Path
+    reason: str
+
+
+def resumed_or_new(
+    config: RunConfig, folder: Path, *, named: bool = True, sized: bool = True
+) -> ResumedOrNew:
+    """Resume the run in a folder, or begin it: ``checkpoint=auto`` of the command.
+
+    Unless the user has ``named`` the folder, an unfinished run of this config in a folder beside it
+    is resumed. Unless the size of the vocabulary is given (``sized``), that of the run replaces it.
+    Raises InputError if the folder holds another run.
+    """
+    largest = None if sized else config.tokenizer.vocab_size
+    run, reason = find_run_to_resume(config, folder, named=named, largest=largest)
+    before = None if run is None else read_config(run)
+    if before is not None and before.tokenizer.vocab_size is not None:
+        # It may be smaller than that of the call.
+        size = before.tokenizer.vocab_size
+        config = replace(config, tokenizer=replace(config.tokenizer, vocab_size=size))
+    folder = run or folder
+    checkpoint = folder if has_checkpoint(folder) else None
+    return ResumedOrNew(replace(config, checkpoint=checkpoint), folder, reason)
 
 
 def find_run_to_resume(
@@ -58,8 +143,8 @@ def find_run_to_resume(
         before = _former_config(folder, largest)
         if before is not None and (key := fixed_key_that_differs(before, config)):
             raise InputError(
-                f"{folder} holds a run with another {key}; give another hydra.run.dir, or the "
-                f"same {key}"
+                f"{folder} holds a run with another {key}; give another folder "
+                f"(hydra.run.dir=), or the same {key}"
             )
         return folder, f"resuming {folder}"
     alike = [run for run in folder.parent.glob("*") if _is_unfinished(run, config, largest)]
@@ -81,7 +166,7 @@ def _former_config(run: Path, largest: int | None) -> RunConfig | None:
     """The config in a run directory; None, with a note, if it cannot be read."""
     config = read_config(run)
     if config is None:
-        print(f"checkpoint=auto: {run / CONFIG} is missing or damaged", file=sys.stderr)
+        logger.warning("checkpoint=auto: %s is missing or damaged", run / CONFIG)
         return None
     size = config.tokenizer.vocab_size
     if largest is not None and size is not None and size < largest:

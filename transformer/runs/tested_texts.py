@@ -9,9 +9,9 @@ from transformer.common.errors import InputError
 from transformer.common.files import given_path, read_json
 from transformer.data.corpora.evaluation_text import read_texts, run_split
 from transformer.evaluation.comparison import compare as comparing
-from transformer.evaluation.comparison.significance import Resampling
 from transformer.report.page.sentences import moved_rows, sentence_rows
 from transformer.report.scores import failures_file
+from transformer.settings.compare import ComparisonKeys
 from transformer.settings.run import RunConfig
 from transformer.tasks.registry import is_translation
 
@@ -66,14 +66,10 @@ def _compared(
             raise InputError(f"{folder / name}.hyp has {len(lines)} of {len(text.sources)} lines")
         systems.append(comparing.System(str(folder), lines))
     # As ``compare`` has them, but for fewer trials and more sentences.
-    config = comparing.ComparisonConfig(
+    keys = ComparisonKeys(
         scores=[one for one in run.metrics.tested if one not in ("custom", "comet")],
-        scoring=run.metrics,
-        resampling=Resampling(bootstrap=1000, randomization=1000, seed=12345),
-        lengths=(6, 11, 16, 21, 31, 51),
-        frequencies=(1, 2, 5, 10, 100, 1000),
+        randomization=1000,
         moved=100,
-        moved_by=None,
     )
     training = None
     try:
@@ -82,4 +78,4 @@ def _compared(
     except (InputError, OSError) as error:
         notes.append(f"no words by frequency: {error}")
     compared = comparing.ComparedText(name, text.sources, text.references)
-    return comparing.compare(compared, systems, config, training)
+    return comparing.compare_systems(compared, systems, keys, run.metrics, training)

@@ -21,6 +21,7 @@ from transformer.data.tokenization.vocabulary_training import (
 )
 from transformer.runs.config_warnings import warn_about_config, warn_about_vocabulary
 from transformer.runs.directory import LOG, run_directory, run_log
+from transformer.runs.processes import count_processes, train_in_processes
 from transformer.runs.quality_callback import QualityChecks
 from transformer.runs.report_callback import RunReport
 from transformer.runs.resume import changes, check_no_other_run
@@ -73,16 +74,28 @@ def train(
     first checkpoint removes a new one. ``config.checkpoint`` resumes a run; if it has been read,
     ``resume`` is its content. A trial of a sweep has an ``objective``, and tests nothing. With
     ``fit_vocabulary``, a vocabulary that is too large for the text gets the largest possible size.
-    Returns the last value of every logged metric, and the scores of the test. Raises InputError for
-    a wrong config or text or another run in the folder, OSError for a folder that cannot be made,
-    and Interrupted after a signal, with a checkpoint written. The settings of the process, such as
-    its random state, are as before when it returns.
+    For several devices new processes train, unless torchrun or SLURM has started this one; they
+    take no ``callbacks``, but those that ``callbacks.own`` names. Returns the last value of every
+    logged metric, and the scores of the test. Raises InputError for a wrong config or text or
+    another run in the folder, OSError for a folder that cannot be made, AnotherRankFailed if one of
+    several processes fails, and Interrupted after a signal, with a checkpoint written. The settings
+    of the process, such as its random state, are as before when it returns.
     """
     config, folder = untied(config), Path(folder)
     is_rank_0 = process_rank() == 0
     if config.checkpoint is not None and run_folder(config.checkpoint) != folder.resolve():
         raise InputError(f"checkpoint={config.checkpoint} resumes in its own folder, not {folder}")
     require_gpu(config.trainer)
+    if (count := count_processes(config.trainer)) > 1:
+        if callbacks:
+            raise InputError(
+                f"callbacks of this process cannot train in {count} others: name their classes in "
+                "callbacks.own, or start this program with torchrun"
+            )
+        metric = None if objective is None else objective.metric
+        return train_in_processes(
+            count, config, folder, metric, exact=not fit_vocabulary, resume=resume
+        )
     with ExitStack() as stack:
         stack.enter_context(process_state_kept())
         if is_rank_0:

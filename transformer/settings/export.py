@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from transformer.common.schema import Range
-from transformer.settings.decoding import SearchConfig, without_limits
 from transformer.settings.translator import TranslatorConfig
 
 Quantization = Literal["float32", "int8", "int8_float32", "int16", "float16", "bfloat16"]
@@ -32,10 +31,7 @@ class ExportConfig:
 
     @property
     def translator(self) -> TranslatorConfig:
-        """The translator that is exported; greedy search compares it with its export."""
+        """The translator that is exported, with the search of its run."""
         return TranslatorConfig(
-            self.checkpoint,
-            heads_off=self.heads_off,
-            batch_tokens=self.batch_tokens,
-            decoding=without_limits(SearchConfig(algorithm="greedy", beam_size=1)),
+            self.checkpoint, heads_off=self.heads_off, batch_tokens=self.batch_tokens
         )

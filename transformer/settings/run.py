@@ -1,8 +1,10 @@
 """All settings of a training run, which its checkpoints store."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
@@ -86,6 +88,27 @@ def plain_values(config: RunConfig) -> dict[str, Any]:
     for name in _OF_THE_TEXT:
         del values["model"][name]
     return _plain(values)
+
+
+def dotted_values(config: RunConfig) -> dict[str, Any]:
+    """The plain values by dotted key, such as ``trainer.max_steps``; also those of groups."""
+    return dict(_dotted(plain_values(config), ""))
+
+
+def _dotted(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        yield f"{prefix}{key}", value
+        if isinstance(value, Mapping):
+            yield from _dotted(value, f"{prefix}{key}.")
+
+
+def changed_config(config: RunConfig, changes: Mapping[str, Any]) -> RunConfig:
+    """The config with other values of dotted keys; InputError if a value is wrong."""
+    values = plain_values(config)
+    for key, value in changes.items():
+        *groups, name = key.split(".")
+        reduce(getitem, groups, values)[name] = value
+    return run_config(values)
 
 
 def stored_values(config: RunConfig) -> dict[str, Any]:

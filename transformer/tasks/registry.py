@@ -1,23 +1,15 @@
 """The tasks by name, and the scores of a trained one; training is not known here."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from transformer.checkpoint.checkpoint import (
-    TEXT_TO_TEXT,
-    checkpoint_task,
-    portable_part,
-    read_payload,
-)
-from transformer.checkpoint.locate import find_checkpoint
+from transformer.checkpoint.checkpoint import TEXT_TO_TEXT, checkpoint_task, portable_part
 from transformer.common.errors import InputError
-from transformer.common.own_code import import_code, own_class
-from transformer.data.corpora.trust import named_classes, require_trust
+from transformer.common.own_code import own_class
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.evaluation.metrics import Score
 from transformer.report.scores import failures_table, print_table, save_report, table_console
@@ -97,32 +89,3 @@ def report(name: str, evaluation: "Evaluation", folder: Path | None) -> Sequence
     if folder is not None:
         save_report(folder, name, evaluation.scores, evaluation.hypotheses, failures)
     return evaluation.scores
-
-
-def evaluate(
-    checkpoint: Path | str,
-    split: str = "test",
-    *,
-    output: Path | None = None,
-    device: torch.device | str = "cpu",
-    batch_tokens: int | None = None,
-    trusted: bool = False,
-) -> Sequence[Score]:
-    """Score a model of any task on a split of its run's corpus, as its test does.
-
-    The checkpoint is a file or a run directory; ``output`` is a folder for the results. If trusted,
-    text outside of the working folder is read and own code is run, as the checkpoint names them.
-    Raises InputError without such a checkpoint or split.
-    """
-    file = find_checkpoint(Path(checkpoint))
-    payload = read_payload(file)
-    config = portable_part(payload).config
-    require_trust(config, trusted, file)
-    import_code(named_classes(config))
-    if batch_tokens is not None:
-        config = replace(config, data=replace(config.data, batch_tokens=batch_tokens))
-    task = make_task(config, payload)
-    if split not in task.data.splits:
-        known = ", ".join(task.data.splits)
-        raise InputError(f"split={split} is not there to evaluate on; choose one of {known}")
-    return report(split, task.evaluator(file, device)(split), output)

@@ -1,5 +1,6 @@
 """The snippets of docs/python.md run, on a small model."""
 
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -39,7 +40,7 @@ def test_the_snippets_run(
         exec(compile("\n" * line + snippet["code"], "docs/python.md", "exec"), page)
         # An untrained model says control characters, too.
         printed.append(capsys.readouterr().out.removesuffix("\n").split("\n"))
-    *translated, scores, tags, metrics, bleu, alone, _ = printed
+    *translated, scores, tags, metrics, compared, alone, _ = printed
     _, nbest, asked, links, stream, ensemble = translated
     assert len(nbest) == 3
     assert len(asked) == 3
@@ -54,7 +55,8 @@ def test_the_snippets_run(
     assert tags[0].startswith("('The', 'dog', 'sleeps', '.') (")
     assert float(metrics[-1]) >= 0
     assert (tmp_path / "runs" / "mine" / "test.json").is_file()
-    assert bleu[-1].startswith("BLEU nrefs:1|case:mixed")
+    assert re.match(r"BLEU [\d.]+ nrefs:1\|case:mixed", compared[0])
+    assert [line.split()[0] for line in compared[-2:]] == ["BLEU", "chrF2"]
     assert alone == ["torch.Size([2, 5, 100])"]
     _trains_with_own_code(page, capsys, monkeypatch)
 
@@ -70,7 +72,7 @@ def _trains_with_own_code(
     own = replace(
         config,
         task="mine:FocalTask",
-        model={**config.model, "feed_forward": "mine:SquaredRelu"},
+        model=replace(config.model, feed_forward="mine:SquaredRelu"),
         callbacks=CallbacksConfig(own=("mine:Announce",)),
         test=False,
     )

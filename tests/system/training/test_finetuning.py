@@ -14,10 +14,10 @@ from tests.helpers.runs.outcomes import differences, outcome, said
 from tests.helpers.runs.processes import call, finish, tiny_config, tiny_overrides
 from tests.helpers.runs.runs import run
 from transformer.checkpoint.checkpoint import PORTABLE, read_merged, read_payload
-from transformer.cli.train.resume import resumed_config
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.runs.finetuning import initial_payload
+from transformer.runs.resume import resumed_config
 from transformer.runs.train import fit
 from transformer.settings.run import RunConfig
 from transformer.tasks.registry import make_task
@@ -128,7 +128,7 @@ def test_what_may_change_and_another_score_is_logged(
     free = ["model.dropout=0.5", "model.pattern=sliding", "model.max_length=99"]
     assert initial_payload(second(home, *free), home / "first")
     with pytest.raises(InputError, match="finetune_from cannot change: a run resumes with what it"):
-        resumed_config(home / "first", [f"finetune_from={home}/other"])
+        resumed_config(home / "first", {"finetune_from": f"{home}/other"})
     caplog.set_level("INFO", "transformer.runs.finetuning")
     initial_payload(second(home), home / "first")
     assert not caplog.messages

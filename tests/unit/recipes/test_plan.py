@@ -255,8 +255,8 @@ def test_a_reverse_model_chooses_where_there_is_no_reference(
     assert not any(one.startswith(("reverse", "tag")) for one in stages["02_translate"])
     for wrong, says in (
         (f"reverse={tmp_path}/forward", "translates src to tgt, and tgt to src is wanted"),
-        (f"clean.models=[{tmp_path}/reverse]", "give clean.models=[RUN,REVERSE], and clean.keep"),
-        ("clean.keep=0.8", "give clean.models=[RUN,REVERSE], and clean.keep"),
+        (f"clean.models=[{tmp_path}/reverse]", "clean: models=["),
+        ("clean.keep=0.8", "clean: keep=0.8 is of the pairs that models= rank"),
         (f"clean.models=[{tmp_path}/reverse,{tmp_path}/reverse]", "clean.models: "),
         ("interpolation=null", "reverse= chooses for interpolation=N and monolingual=FILE"),
         ("select.reverse=x", "select.reverse cannot be set"),

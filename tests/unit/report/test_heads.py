@@ -6,23 +6,25 @@ from collections.abc import Sequence
 import pytest
 
 from tests.helpers.model.models import tiny_transformer
-from transformer.evaluation.attention.head_ablation import Scorer
+from transformer.evaluation.attention.head_ablation import Scorer, ablate
 from transformer.model.head_masks import HeadName, attention_heads, parse_heads, switch_off
+from transformer.model.transformer import Transformer
 from transformer.report.heads import HeadReport
 
 
-def scorer(calls: list[int]) -> Scorer:
+def measured(model: Transformer, calls: list[int], fractions: Sequence[float]) -> HeadReport:
     def measure(off: Sequence[HeadName]) -> float:
         calls.append(len(off))
         return 30.0 - len(off) - sum(name.head for name in off)
 
-    return Scorer("BLEU", "tok:13a", "7 sentence pairs", measure, "higher", decimals=2)
+    scorer = Scorer("BLEU", "tok:13a", "7 sentence pairs", measure, "higher", decimals=2)
+    return HeadReport(scorer, ablate(model, measure, "higher", fractions))
 
 
 def test_a_report_tells_every_head(capsys: pytest.CaptureFixture[str]) -> None:
     calls: list[int] = []
     model = tiny_transformer(encoder_layers=1, decoder_layers=1)
-    report = HeadReport.measure(model, scorer(calls), [0.25, 0.5])
+    report = measured(model, calls, [0.25, 0.5])
     told = json.loads(json.dumps(report.to_json()))
     assert calls == [0, *[1] * 12, 3, 6]
     assert (told["metric"], told["signature"], told["score"]) == ("BLEU", "tok:13a", 30.0)
@@ -41,7 +43,7 @@ def test_a_report_tells_every_head(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_report_says_what_was_off(capsys: pytest.CaptureFixture[str]) -> None:
     model = tiny_transformer(share_layers="all")
     switch_off(model, parse_heads(model, ["cross.0.2"]))
-    report = HeadReport.measure(model, scorer([]), [])
+    report = measured(model, [], [])
     told = report.to_json()
     assert told["heads_off"] == ["cross.0.2"]
     assert len(told["heads"]) == 11

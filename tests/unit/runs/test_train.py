@@ -195,5 +195,7 @@ def test_a_trial_of_a_sweep_replaces_no_run(tmp_path: Path) -> None:
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / "last.ckpt").touch()
     trial = Objective("val/bleu")
-    with pytest.raises(InputError, match=r"with checkpoint=auto, or .* hydra\.sweep\.dir=FOLDER$"):
+    with pytest.raises(
+        InputError, match=r"with checkpoint=auto, or .* \(hydra\.sweep\.dir=FOLDER\)$"
+    ):
         train.train(composed([], tmp_path), tmp_path, objective=trial)

@@ -11,6 +11,7 @@ from tests.helpers.data.corpora import tokenizer_config
 from tests.helpers.decoding.steps import search_config
 from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer
 from tests.helpers.model.models import portable, tiny_config, tiny_transformer
+from transformer.__main__ import main
 from transformer.checkpoint.checkpoint import PORTABLE, write_payload
 from transformer.common.errors import InputError
 from transformer.common.own_code import TRUST
@@ -90,8 +91,11 @@ def test_an_added_word_is_never_cut(algorithm: Any) -> None:
         replace(config, add=("a b",))
 
 
-def test_a_run_takes_the_features_of_a_checkpoint(tmp_path: Path) -> None:
-    tokens = tokenizer_config(algorithm="char", vocab_size=None, features=";")
+@pytest.mark.parametrize("features", [";", "${oc.env:HOME}"])
+def test_a_run_takes_the_features_of_a_checkpoint(
+    tmp_path: Path, features: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tokens = tokenizer_config(algorithm="char", vocab_size=None, features=features)
     tokenizer = Tokenizer.train(tokens, lambda: [("a\tV;PST", "b")])
     sizes = {"source_vocab_size": tokenizer.source_vocab_size}
     model = tiny_transformer(target_vocab_size=tokenizer.target_vocab_size, **sizes)
@@ -99,7 +103,10 @@ def test_a_run_takes_the_features_of_a_checkpoint(tmp_path: Path) -> None:
     part = portable(model.config, tokenizer.to_state(), {"task": "translation"})
     write_payload({"state_dict": weights, PORTABLE: part}, tmp_path / "run.ckpt")
     taken = settings_of_initial(tmp_path / "run.ckpt", "translation", {"data"}, trusted=False)
-    assert taken["tokenizer.features"] == taken["data.features"] == ";"
+    assert taken["tokenizer.features"] == taken["data.features"] == features
+    if "$" in features:  # The config of the command would read it from the environment.
+        assert main(["train", "data=files", f"finetune_from={tmp_path}/run.ckpt"]) == 2
+        assert "tokenizer.features holds ${…}, which would be replaced" in capsys.readouterr().err
 
 
 def test_layers_of_a_user_in_a_checkpoint_want_trust(

@@ -7,18 +7,24 @@ from typing import Any, get_args, get_type_hints
 
 from omegaconf import DictConfig, OmegaConf
 
+from transformer.cli.config.compose import given_sentences
 from transformer.common.schema import field_key, override_key, typed
 
 SETTINGS: dict[str, str] = {
+    "attention": "attention:AttentionConfig",
     "average": "average:AverageConfig",
     "clean": "clean:CleanConfig",
+    "compare": "compare:CompareConfig",
     "consolidate": "consolidate:ConsolidateConfig",
     "doctor": "doctor:DoctorConfig",
+    "evaluate": "evaluate:EvaluateConfig",
+    "heads": "heads:HeadsConfig",
     "predict": "predict:PredictConfig",
     "report": "report:ReportConfig",
     "score": "score:ScoreConfig",
     "select": "select:SelectConfig",
     "shortlist": "shortlist:ShortlistConfig",
+    "stress": "stress:StressConfig",
     "text": "text:TextConfig",
     "translate": "translate:TranslateConfig",
     "tune": "tune:TuneConfig",
@@ -33,7 +39,10 @@ def command_settings(verb: str, config: DictConfig, arguments: Sequence[str]) ->
     if verb not in SETTINGS:
         return config
     kind = resolve_name(f"transformer.settings.{SETTINGS[verb]}")
-    return typed(kind, plain_values(kind, config, arguments), "")
+    values = plain_values(kind, config, arguments)
+    if verb == "attention":
+        values |= given_sentences(arguments)
+    return typed(kind, values, "")
 
 
 def plain_values(kind: type, config: DictConfig, arguments: Sequence[str]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from transformer.cli.config.arguments import names_vocabulary_size
 from transformer.cli.progress import counted_from_first
+from transformer.cli.translator import set_threads
 from transformer.commands.clean import clean
 from transformer.quality.cleaning import CleanedSplit
 from transformer.report.scores import print_json
@@ -16,7 +17,10 @@ def run(config: CleanConfig, arguments: Sequence[str]) -> None:
     """Write the good pairs, and list the others."""
     with counted_from_first("scored by models= (faulty pairs aside)") as show:
         cleaned, skipped = clean(
-            config, fit_vocabulary=not names_vocabulary_size(arguments), show=show
+            config,
+            fit_vocabulary=not names_vocabulary_size(arguments),
+            show=show,
+            loaded=set_threads,
         )
     _show(cleaned, skipped, config.repair)
     report = {

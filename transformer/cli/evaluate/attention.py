@@ -1,140 +1,16 @@
 """``attention``: the weights of every head in one sentence pair, as a page and as numbers."""
 
-import json
 from collections.abc import Sequence
 
-import torch
-from omegaconf import DictConfig
-
-from transformer.checkpoint.locate import checkpoint_file, run_folder
-from transformer.cli import translator as described
-from transformer.cli.config import compose
-from transformer.cli.evaluate.scored_text import require_trusted
-from transformer.common.errors import InputError
-from transformer.common.files import written_whole
-from transformer.decoding.forced_decoding import forced_attention
-from transformer.decoding.translation.translator import Translator
-from transformer.evaluation.attention import head_survey
-from transformer.evaluation.attention.view import AttentionKind, AttentionView
-from transformer.model.transformer import Transformer
-from transformer.report.attention_page import attention_page
+from transformer.cli.translator import set_threads
+from transformer.commands.attention import attention
 from transformer.report.heads import print_best
-from transformer.report.scores import require_writable
-from transformer.settings.run import RunConfig
+from transformer.settings.attention import AttentionConfig
 
 
-def run(config: DictConfig, arguments: Sequence[str]) -> None:
-    """Show the attention in one sentence pair."""
-    default = run_folder(compose.resolve_path(config, "checkpoint")) / "attention"
-    folder = compose.resolve_path(config, "output", default)
-    translator, run = described.load(config, arguments)
-    given = compose.given_sentences(arguments)
-    view = attention_view(config, given["text"], given.get("target"), translator, run)
+def run(config: AttentionConfig, _: Sequence[str]) -> None:
+    """Show the best heads, and print the paths of the files."""
+    view, files = attention(config, loaded=set_threads)
     print_best(view)
-    require_writable(folder)
-    numbers = json.dumps(view.to_json(), indent=1, ensure_ascii=False) + "\n"
-    files = {"attention.html": attention_page(view).encode(), "attention.json": numbers.encode()}
-    for name, content in files.items():
-        with written_whole(folder / name) as part:
-            part.write_bytes(content)
-        print(folder / name)
-
-
-def attention_view(
-    config: DictConfig, text: str, target: str | None, translator: Translator, run: RunConfig
-) -> AttentionView:
-    """Translate the text, unless the target is given, and record every head."""
-    pair = encoded_pair(translator, text, target)
-    pairs, measured = [pair], "this sentence pair alone"
-    if count := compose.resolve_positive(config, "sentences", 0):
-        require_trusted(config, run)
-        pairs = head_survey.corpus_pairs(translator, run.data, config.split, count)
-        measured = f"{len(pairs)} sentence pairs of the run's {config.split} text"
-    characters = head_survey.survey(translator, pairs)
-    if characters["cross"][0][0].alignment_error is not None:
-        measured += f" (AER: links from {translator.aligner.near_best} of the best weight on)"
-    (translated,) = translator.tokenizer.decode_target([pair.target])
-    return AttentionView(
-        source=text,
-        target=translated if target is None else target,
-        forced=target is not None,
-        checkpoint=str(checkpoint_file(compose.resolve_path(config, "checkpoint"))),
-        size=_size(translator.model),
-        measured=measured,
-        sentences=len(pairs),
-        kinds=_kinds(translator, pair, characters),
-    )
-
-
-def encoded_pair(translator: Translator, text: str, target: str | None) -> head_survey.EncodedPair:
-    """The subwords of a text and of its translation, the translator's own unless it is given."""
-    tokenizer = translator.tokenizer
-    (source,) = tokenizer.encode_source([text])
-    _check("text", source, translator.model.max_length)
-    if target is not None:
-        [(_, subwords)] = tokenizer.encode_pairs([(text, target)])
-        _check("target", subwords, translator.model.max_length)
-        return head_survey.EncodedPair(source, subwords)
-    # The subwords of the search: the tokenizer might divide the same text in another way.
-    (translation,) = translator.translate([text])
-    spelled = tokenizer.subwords(range(tokenizer.target_vocab_size))
-    ids = {subword: number for number, subword in enumerate(spelled)}
-    return head_survey.EncodedPair(source, [ids[subword] for subword in translation.tokens])
-
-
-def _check(key: str, subwords: list[int], max_length: int | None) -> None:
-    if not subwords or (max_length is not None and len(subwords) >= max_length):
-        raise InputError(
-            f"{key}= has {len(subwords)} subwords; give a sentence that is not blank, and shorter "
-            f"than model.max_length={max_length}"
-        )
-
-
-def _size(model: Transformer) -> str:
-    weights = sum(weight.numel() for weight in model.parameters())
-    shape = model.config
-    layers = f"{shape.encoder_layers} + {shape.decoder_layers} layers"
-    return f"{weights:,} parameters, {layers} of {shape.num_heads} heads, width {shape.d_model}"
-
-
-def _kinds(
-    translator: Translator, pair: head_survey.EncodedPair, characters: head_survey.Characters
-) -> list[AttentionKind]:
-    batch, seen = forced_attention(translator.model, [pair.source], [pair.target])
-    tokenizer = translator.tokenizer
-    source = tokenizer.source_subwords(batch.source[0].tolist())
-    read = tokenizer.subwords(batch.target_input[0].tolist())
-    written = tokenizer.subwords(batch.target_output[0].tolist())
-    axes = {"encoder": (source, source), "decoder": (read, read), "cross": (written, source)}
-    return [
-        AttentionKind(
-            kind,
-            *_LABELS[kind],
-            *axes[kind],
-            weights=torch.stack([layer[0] for layer in attended.weights]).float().cpu(),
-            visible=attended.visible[0].cpu(),
-            characters=characters[kind],
-        )
-        for kind, attended in seen.items()
-        if attended.weights
-    ]
-
-
-_LABELS = {
-    "encoder": (
-        "Encoder self-attention",
-        "Each row is a source token; the columns are the source tokens it looks at.",
-        *("source", "source"),
-    ),
-    "decoder": (
-        "Decoder self-attention",
-        "Each row is the target token read last; the columns are those read so far.",
-        *("target", "target"),
-    ),
-    "cross": (
-        "Cross-attention",
-        "Each row is the target token being written; the columns are the source tokens.",
-        *("target", "source"),
-    ),
-}
-"""Title, note, and names of a row and of a column."""
+    for file in files:
+        print(file)

@@ -11,8 +11,9 @@ from transformer.common.own_code import import_code
 from transformer.common.processes import end_with_parent
 from transformer.data.corpora.trust import named_classes
 from transformer.runs.directory import LOG
-from transformer.settings.run import RunConfig, plain_values, run_config
-from transformer.training.distributed.launcher import RUN, count_devices, run_ranks
+from transformer.runs.processes import RankCall, count_processes, train_in_processes
+from transformer.settings.run import RunConfig
+from transformer.training.distributed.launcher import RUN
 from transformer.training.distributed.rendezvous import Rank, external_rank, reporting_once
 
 if TYPE_CHECKING:
@@ -28,14 +29,11 @@ def train_run(
     resume: "Resumable | None" = None,
 ) -> None:
     """Train in this process or, for several devices without torchrun or SLURM, in new ones."""
-    count = count_devices(config.trainer) if config.trainer.num_nodes == 1 else 1
-    # torchrun with one process makes no rank of it, but decides that there is one.
-    if count == 1 or external_rank() is not None or "TORCHELASTIC_RUN_ID" in os.environ:
-        train_as_rank(0, config, folder, objective, exact=exact, resume=resume)
-        return
-    if resume is not None:
-        resume.take()  # each process reads it
-    run_ranks(count, _call_json(config, folder, objective, exact))
+    count = count_processes(config.trainer)
+    if count > 1:
+        train_in_processes(count, config, folder, objective, exact=exact, resume=resume)
+    else:
+        train_as_rank(0, RankCall(config, folder, objective, exact), resume=resume)
 
 
 def train_assigned(process: Rank) -> None:
@@ -43,34 +41,22 @@ def train_assigned(process: Rank) -> None:
     if RUN in os.environ:
         end_with_parent()
     # The directory may have the time in its name: rank 0 decides it.
-    call = os.environ[RUN] if process.rank == 0 else process.agreed("")
-    folder, values, objective, exact = json.loads(call)
+    call = RankCall.from_json(os.environ[RUN] if process.rank == 0 else process.agreed(""))
     # Only rank 0 has all metrics of a validation.
-    objective = objective if process.rank == 0 else None
-    train_as_rank(process.rank, run_config(values), Path(folder), objective, exact=exact)
+    train_as_rank(process.rank, call if process.rank == 0 else call._replace(objective=None))
 
 
-def _call_json(config: RunConfig, folder: Path, objective: str | None, exact: bool) -> str:
-    return json.dumps([str(folder.absolute()), plain_values(config), objective, exact])
-
-
-def train_as_rank(
-    rank: int,
-    config: RunConfig,
-    folder: Path,
-    objective: str | None = None,
-    *,
-    exact: bool = False,
-    resume: "Resumable | None" = None,
-) -> None:
+def train_as_rank(rank: int, call: RankCall, *, resume: "Resumable | None" = None) -> None:
     """Train as one of the processes of a run; rank 0 alone writes to its directory.
 
-    A sweep records the metric ``objective``. With ``exact``, a vocabulary that is too large for the
-    text is refused; else the largest is learned. ``resume`` is the checkpoint, if it has been read.
+    A sweep records the metric ``call.objective``. With ``call.exact``, a vocabulary that is too
+    large for the text is refused; else the largest is learned. ``resume`` is the checkpoint, if it
+    has been read.
     """
     # Torch and Lightning take seconds to import: not before the call is known to be right.
     from transformer.cli.threads import sleep_when_crowded
 
+    config, folder, objective, exact, metrics = call
     process = external_rank()
     with reporting_once(process):
         log_to_stderr(rank, folder / LOG, resumed=config.checkpoint is not None)
@@ -79,7 +65,7 @@ def train_as_rank(
             if config.objective and objective is None and config.checkpoint is None:
                 raise InputError(f"objective={config.objective} is for a sweep; add --multirun")
             if process is not None:
-                process.agreed(_call_json(config, folder, objective, exact))
+                process.agreed(call.to_json())
         from transformer.runs.train import train
         from transformer.training.callbacks.sweep_objective import Objective
         from transformer.training.optimization.cpu_allocator import (
@@ -92,10 +78,12 @@ def train_as_rank(
         if config.keep_memory:
             keep_freed_memory()
         better = config.metrics.custom_better
-        train(
+        values = train(
             config,
             folder,
             objective=None if objective is None else Objective(objective, better),
             resume=resume,
             fit_vocabulary=not exact and config.checkpoint is None,
         )
+        if rank == 0 and metrics is not None:
+            metrics.write_text(json.dumps(values), encoding="utf-8")

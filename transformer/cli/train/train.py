@@ -5,7 +5,6 @@ import os
 import sys
 from collections.abc import Collection, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +24,7 @@ from transformer.cli.config.arguments import (
     search_path,
 )
 from transformer.cli.train.processes import train_assigned, train_run
-from transformer.cli.train.resume import AUTO, TRUST, auto_run, named_checkpoint, resumed_config
+from transformer.cli.train.resume import AUTO, TRUST, config_of_arguments, named_checkpoint
 from transformer.cli.train.sweep import directory_override, recorded, show_jobs, sweep_directory
 from transformer.common.errors import InputError
 from transformer.common.files import given_path
@@ -33,6 +32,7 @@ from transformer.common.own_code import import_code
 from transformer.common.processes import COMMAND, command_line
 from transformer.common.schema import override_key
 from transformer.data.corpora.trust import named_classes
+from transformer.runs.resume import resumed_or_new
 from transformer.settings.run import RunConfig
 from transformer.training.checkpointing.run_directory import has_checkpoint
 from transformer.training.distributed.launcher import RUN
@@ -53,7 +53,7 @@ def run(arguments: Sequence[str]) -> None:
         from transformer.training.checkpointing.training_state import find_resumable
 
         resume = find_resumable(checkpoint)
-        resumed = resumed_config(checkpoint, arguments, resume)
+        resumed = config_of_arguments(checkpoint, arguments, resume)
         train_run(resumed, run_folder(checkpoint), resume=resume)
         return
     flags, overrides = flags_and_overrides(arguments)
@@ -92,6 +92,8 @@ def _take_model(config: DictConfig, given: Collection[str], *, trusted: bool) ->
         group, _, _ = key.partition(".")
         if key in given or (group != "data" and group in given):
             continue
+        if "${" in str(value):
+            raise InputError(f"finetune_from={path}: {key} holds ${{…}}, which would be replaced")
         if key != "data.features" or config.data.features is None:
             OmegaConf.update(config, key, list(value) if isinstance(value, tuple) else value)
 
@@ -136,8 +138,10 @@ def _resolve_auto(
     if config.checkpoint != AUTO:
         return compose.run_settings(config), folder
     config.checkpoint = None
-    settings, folder = auto_run(compose.run_settings(config), folder, named=named, sized=sized)
-    return replace(settings, checkpoint=folder if has_checkpoint(folder) else None), folder
+    settings = compose.run_settings(config)
+    settings, folder, reason = resumed_or_new(settings, folder, named=named, sized=sized)
+    print(f"checkpoint=auto: {reason}", file=sys.stderr)
+    return settings, folder
 
 
 def _job(config: DictConfig) -> float:

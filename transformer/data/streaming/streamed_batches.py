@@ -92,7 +92,7 @@ class StreamedBatches(BatchSequence):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a buffer; with other shards or seed, from the start of its epoch."""
         position = Position(state["position"]["epoch"])
-        if (state["shards"], state.get("seed")) == (self._identity, self._data.seed):
+        if (state["shards"], state["seed"]) == (self._identity, self._data.seed):
             place = state["position"]["place"]
             place = ShardPosition(place["row"], tuple(place["offsets"]))
             position = Position(**(state["position"] | {"place": place}))

@@ -1,59 +1,16 @@
 """Two or more systems on the same text: differences, their significance and location."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import pairwise
-from typing import Annotated, Any
+from typing import Any
 
-from transformer.common.errors import raise_objections
-from transformer.common.schema import Range, out_of_range
 from transformer.evaluation.comparison import buckets
 from transformer.evaluation.comparison.sentence_deltas import Movement, SentenceScores, movement
-from transformer.evaluation.comparison.significance import Resampling, TestedMetric, paired_tests
+from transformer.evaluation.comparison.significance import TestedMetric, paired_tests
 from transformer.evaluation.metrics import build_metric
+from transformer.settings.compare import ComparisonKeys
 from transformer.settings.metrics import MetricsConfig
-
-
-@dataclass(frozen=True)
-class ComparisonConfig:
-    """What is measured, by ``conf/compare.yaml``."""
-
-    scores: Sequence[str] | None
-    scoring: MetricsConfig
-    """Its tokenizer also splits the words of known frequency."""
-    resampling: Resampling
-    lengths: Sequence[int]
-    frequencies: Sequence[int]
-    moved: Annotated[int, Range(0)]
-    moved_by: str | None
-
-    def __post_init__(self) -> None:
-        raise_objections(self._objections())
-        for name in {*self.names, self.ranks_by}:
-            build_metric(name, self.scoring)
-
-    def _objections(self) -> Iterator[str]:
-        yield from out_of_range(self, "compare")
-        if not self.names or len(set(self.names)) < len(self.names):
-            yield f"scores={list(self.names)} must be one or more, each once"
-        for key in ("lengths", "frequencies"):
-            edges = [0, *getattr(self, key)]
-            if any(low >= high for low, high in pairwise(edges)):
-                yield f"{key}={edges[1:]} must be numbers above 0 that rise"
-
-    @property
-    def names(self) -> Sequence[str]:
-        return self.scoring.validated if self.scores is None else self.scores
-
-    @property
-    def chosen(self) -> str:
-        """The metric that chooses checkpoints, if it is tested; else the first that is."""
-        return self.scoring.choose if self.scoring.choose in self.names else self.names[0]
-
-    @property
-    def ranks_by(self) -> str:
-        return self.moved_by or ("chrf" if "chrf" in self.names else self.chosen)
 
 
 @dataclass(frozen=True)
@@ -126,36 +83,52 @@ class Comparison:
         }
 
 
-def compare(
+def check_metrics(keys: ComparisonKeys, metrics: MetricsConfig) -> None:
+    """Raise InputError for an unknown metric, or one whose package is missing."""
+    for name in {*keys.names(metrics), keys.ranks_by(metrics)}:
+        build_metric(name, metrics)
+
+
+def compare_systems(
     text: ComparedText,
     systems: Sequence[System],
-    config: ComparisonConfig,
+    keys: ComparisonKeys,
+    metrics: MetricsConfig,
     training: Iterable[str] | None = None,
 ) -> Comparison:
-    """Compare every other system with the first; ``training`` is the target side of a text."""
-    hypotheses, scoring = [system.hypotheses for system in systems], config.scoring
+    """Compare every other system with the first.
+
+    Args:
+        text: The input and the references.
+        systems: Each has as many hypotheses.
+        keys: What is measured.
+        metrics: How text is scored; its tokenizer also splits the words of known frequency.
+        training: The target side of a text whose words are counted; None leaves that out.
+    """
+    check_metrics(keys, metrics)
+    hypotheses = [system.hypotheses for system in systems]
     sources, references = text.sources, text.references
-    metrics = [build_metric(name, scoring) for name in config.names]
-    tested = paired_tests(hypotheses, references, metrics, config.resampling, sources)
-    chosen = build_metric(config.chosen, scoring)
-    by_length = buckets.scores_by_length(sources, hypotheses, references, chosen, config.lengths)
+    built = [build_metric(name, metrics) for name in keys.names(metrics)]
+    tested = paired_tests(hypotheses, references, built, keys, sources)
+    chosen = build_metric(keys.chosen(metrics), metrics)
+    by_length = buckets.scores_by_length(sources, hypotheses, references, chosen, keys.lengths)
     frequencies = None
     if training is not None:
-        words = buckets.words_by(scoring.bleu())
+        words = buckets.words_by(metrics.bleu())
         counts = Counter(word for line in training for word in words(line))
         # Of several references the first.
         right = [words(first) for first, *_ in references]
         given = [map(words, lines) for lines in hypotheses]
-        frequencies = buckets.words_by_frequency(counts, given, right, config.frequencies)
-    by = config.ranks_by
-    names = list(dict.fromkeys([*config.names, by])) if len(systems) > 1 else [by]
-    base, *rest = (SentenceScores(one, references, names, scoring, sources) for one in hypotheses)
-    settings: dict[str, Any] = {"by": by, "better": scoring.better(by), "limit": config.moved}
+        frequencies = buckets.words_by_frequency(counts, given, right, keys.frequencies)
+    by = keys.ranks_by(metrics)
+    names = list(dict.fromkeys([*keys.names(metrics), by])) if len(systems) > 1 else [by]
+    base, *rest = (SentenceScores(one, references, names, metrics, sources) for one in hypotheses)
+    settings: dict[str, Any] = {"by": by, "better": metrics.better(by), "limit": keys.moved}
     movements = [movement(sources, references, base, other, **settings) for other in rest]
     signatures = {
         "length": str(chosen.get_signature()),
-        "frequency": buckets.word_signature(scoring.bleu()),
+        "frequency": buckets.word_signature(metrics.bleu()),
         **base.signatures,
     }
-    results = (config.chosen, by_length, frequencies, movements, base)
+    results = (keys.chosen(metrics), by_length, frequencies, movements, base)
     return Comparison(text, systems, tested, signatures, *results)

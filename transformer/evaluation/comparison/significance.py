@@ -9,15 +9,14 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 from sacrebleu.metrics import TER
 from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
 
-from transformer.common.errors import raise_objections
-from transformer.common.schema import Range, out_of_range
 from transformer.evaluation.metrics import reference_streams
+from transformer.settings.compare import Resampling
 from transformer.settings.metrics import Better
 
 SURE = 0.05
@@ -25,19 +24,6 @@ SURE = 0.05
 
 SEED = "SACREBLEU_SEED"
 """The variable of the environment from which sacreBLEU reads its seed."""
-
-
-@dataclass(frozen=True)
-class Resampling:
-    """Number of resamples and their seed."""
-
-    bootstrap: Annotated[int, Range(1)] = 1000
-    randomization: Annotated[int, Range(1)] = 10_000
-    seed: Annotated[int, Range(1)] = 12345
-    """Of both; with 0 sacreBLEU would draw without a seed."""
-
-    def __post_init__(self) -> None:
-        raise_objections(out_of_range(self, "compare"))
 
 
 @dataclass(frozen=True)

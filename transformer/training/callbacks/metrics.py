@@ -85,11 +85,11 @@ class Measure(Callback):
         checkpoint["measured"] = {**sums, "counted": self._counted(trainer)}
 
     def on_load_checkpoint(self, trainer: Trainer, _: object, checkpoint: dict[str, Any]) -> None:
-        if before := checkpoint.get("measured"):
-            for name in _SAVED:
-                setattr(self, name, before[name])
-            if trainer.is_global_zero:
-                self.real, self.padded = before["counted"]
+        before = checkpoint["measured"]
+        for name in _SAVED:
+            setattr(self, name, before[name])
+        if trainer.is_global_zero:
+            self.real, self.padded = before["counted"]
 
     def _counted(self, trainer: Trainer) -> list[int]:
         device = trainer.strategy.root_device

@@ -116,15 +116,14 @@ def find_resumable(path: Path) -> Resumable:
 def check_saved_state(payload: Mapping[str, Any], file: Path) -> None:
     """Raise InputError unless a checkpoint has the training state of a run."""
     with errors_name(file):
-        required = ("global_step", "optimizer_states", "loops", "callbacks", "recovery")
+        required = ("global_step", "optimizer_states", "loops", "callbacks", "recovery", "measured")
         raise_objections(
             f"{key} is missing; training cannot resume" for key in required if key not in payload
         )
         counters = {key: payload[key] for key in _COUNTERS if key in payload}
         typed(_state(**dict.fromkeys(counters, Count)), counters, "training")
         typed(_RECOVERY, payload["recovery"], "recovery")
-        if "measured" in payload:
-            typed(_MEASURED, payload["measured"], "measured")
+        typed(_MEASURED, payload["measured"], "measured")
         typed_value(payload.get("records", {}), Mapping[str, str | None], "records")
         callbacks = typed_value(payload["callbacks"], Mapping[str, Any], "callbacks")
         for name, kind in _CALLBACKS.items():

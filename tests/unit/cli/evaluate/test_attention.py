@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 import torch
-from omegaconf import DictConfig, OmegaConf
 
 from tests.helpers.decoding.translators import PAIRS, tiny_translator
 from transformer.__main__ import main
 from transformer.cli.config.compose import compose_config, given_sentences
-from transformer.cli.evaluate.attention import attention_view, encoded_pair
+from transformer.commands.attention import attention_view, encoded_pair
 from transformer.common.errors import InputError
 from transformer.data.corpora.resolve import find_splits
 from transformer.data.text.word_alignment import word_count
@@ -19,6 +18,7 @@ from transformer.decoding.alignment import Aligner, align
 from transformer.evaluation.alignment_error import count_links
 from transformer.evaluation.attention.head_survey import EncodedPair, corpus_pairs, survey
 from transformer.model.head_masks import HeadName
+from transformer.settings.attention import AttentionConfig
 from transformer.settings.data import DataConfig
 from transformer.settings.run import RunConfig
 
@@ -26,7 +26,7 @@ TEXT = [*PAIRS, ("dog and dog", "hund und hund")]
 
 
 def corpus(folder: Path, links: list[str] | None = None) -> DataConfig:
-    """The data settings of a run over ``TEXT``; all but one are held out for validation."""
+    """The corpus of a run over ``TEXT``; all but one are held out for validation."""
     lines = "".join(f"{source}\t{target}\n" for source, target in TEXT)
     (folder / "train.tsv").write_text(lines)
     if links is not None:
@@ -36,20 +36,19 @@ def corpus(folder: Path, links: list[str] | None = None) -> DataConfig:
         train=str(folder / "train.tsv"),
         validation_size=4,
         test_size=0,
-        batch_tokens=100,
-        max_length=50,
         deduplicate=False,
+        workers=0,
         cache=str(folder),
         alignment=None if links is None else str(folder / "train.links"),
         max_left_out=1.0,
     )
 
 
-def call(folder: Path, **keys: Any) -> DictConfig:
+def config(folder: Path, text: str, target: str | None = None, **keys: Any) -> AttentionConfig:
     checkpoint = folder / "best.ckpt"
     checkpoint.touch()
-    given = {"checkpoint": str(checkpoint), "sentences": 3, "split": "validation", **keys}
-    return OmegaConf.create(given)
+    sentences: dict[str, Any] = {"text": text, "target": target}
+    return AttentionConfig(checkpoint=str(checkpoint), **{"sentences": 3, **sentences, **keys})
 
 
 def test_the_error_rate_of_a_head_is_that_of_its_links(tmp_path: Path) -> None:
@@ -91,7 +90,8 @@ def test_the_view_of_a_translation_and_of_a_given_target(tmp_path: Path) -> None
     translator = tiny_translator()
     text = PAIRS[0][0]
     (translation,) = translator.translate([text])
-    view = attention_view(call(tmp_path), text, None, translator, RunConfig(data=corpus(tmp_path)))
+    run = RunConfig(data=corpus(tmp_path))
+    view = attention_view(config(tmp_path, text), translator, run)
     assert (view.source, view.target, view.forced) == (text, translation.text, False)
     assert (view.sentences, view.measured) == (3, "3 sentence pairs of the run's validation text")
     encoder, decoder, cross = view.kinds
@@ -103,7 +103,7 @@ def test_the_view_of_a_translation_and_of_a_given_target(tmp_path: Path) -> None
         rows = kind.weights.sum(-1)
         torch.testing.assert_close(rows, torch.ones_like(rows))
     text, target = PAIRS[1]
-    view = attention_view(call(tmp_path, sentences=0), text, target, translator, RunConfig())
+    view = attention_view(config(tmp_path, text, target, sentences=0), translator, run)
     assert (view.target, view.forced, view.sentences) == (target, True, 1)
     assert "".join(view.kinds[2].queries) == "\u2581" + target.replace(" ", "\u2581") + "</s>"
 
@@ -128,14 +128,13 @@ def test_a_blank_or_endless_sentence_is_refused(text: str, target: str | None, s
     ("keys", "says"),
     [
         ({"sentences": -1}, "sentences=-1 must be at least 0"),
-        ({"sentences": "many"}, "sentences='many'"),
         ({"split": "tset"}, "split=tset is not there; choose train or validation$"),
     ],
 )
 def test_a_wrong_key_is_named(tmp_path: Path, keys: dict[str, Any], says: str) -> None:
     run = RunConfig(data=corpus(tmp_path))
     with pytest.raises(InputError, match=says):
-        attention_view(call(tmp_path, **keys), "a dog", None, tiny_translator(), run)
+        attention_view(config(tmp_path, "a dog", **keys), tiny_translator(), run)
 
 
 def test_blank_and_long_pairs_are_left_out(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from transformer.checkpoint.checkpoint import PORTABLE, read_payload, write_payl
 from transformer.checkpoint.locate import run_folder
 from transformer.checkpoint.validation import Portable
 from transformer.cli.config.compose import compose_config, run_settings
-from transformer.cli.train.resume import named_checkpoint, resumed_config
+from transformer.cli.train.resume import config_of_arguments, named_checkpoint
 from transformer.common.errors import InputError
 from transformer.data.corpora.trust import TRUST
 from transformer.model.build import build_transformer
@@ -30,6 +30,10 @@ def run(tmp_path: Path) -> Path:
         **{"optimizer_states": [], "global_step": 1, "callbacks": {}},
         "loops": {"fit_loop": {"state_dict": {}}},
         "recovery": {"losses": [], "in_a_row": 0, "skipped": 0, "returned": 0, "lr": 1e-3},
+        "measured": {
+            **{"loss": 0.0, "alignment": [0.0, 0.0], "consistency": None},
+            **{"learned": 0, "counted": [0, 0]},
+        },
     }
     write_payload(payload, tmp_path / "run" / "checkpoints" / "last.ckpt")
     return tmp_path / "run"
@@ -45,18 +49,18 @@ def test_text_outside_that_the_file_names_wants_a_yes(
     payload[PORTABLE]["config"]["data"]["train"] = [path, "here"]
     write_payload(payload, file)
     with pytest.raises(InputError, match=r"last\.ckpt names data\.train=") as caught:
-        resumed_config(run, ["seed=6"])
+        config_of_arguments(run, ["seed=6"])
     assert path in str(caught.value) and "give it yourself, or add trust=true" in str(caught.value)
-    assert resumed_config(run, ["trust=true"]).data.train == (path, "here")
-    assert resumed_config(run, ["data.train=[/other,here]"]).data.train == ("/other", "here")
+    assert config_of_arguments(run, ["trust=true"]).data.train == (path, "here")
+    assert config_of_arguments(run, ["data.train=[/other,here]"]).data.train == ("/other", "here")
     monkeypatch.setenv(TRUST, "true")
-    assert resumed_config(run, []).data.train == (path, "here")
+    assert config_of_arguments(run, []).data.train == (path, "here")
     monkeypatch.delenv(TRUST)
     payload[PORTABLE]["config"]["data"]["train"] = ["here", "here"]
     payload[PORTABLE]["config"]["metrics"]["custom"] = "os:system"
     write_payload(payload, file)
     with pytest.raises(InputError, match=r"names metrics\.custom=os:system"):
-        resumed_config(run, ["seed=6"])
+        config_of_arguments(run, ["seed=6"])
 
 
 def test_nothing_in_a_config_is_interpolated(run: Path) -> None:
@@ -64,20 +68,20 @@ def test_nothing_in_a_config_is_interpolated(run: Path) -> None:
     payload = read_payload(file)
     payload[PORTABLE]["config"]["data"]["root"] = "x/${oc.env:HOME}"
     write_payload(payload, file)
-    assert resumed_config(file, ["trust=true"]).data.root == "x/${oc.env:HOME}"
+    assert config_of_arguments(file, ["trust=true"]).data.root == "x/${oc.env:HOME}"
 
 
 def test_the_config_is_that_of_the_run(run: Path, tmp_path: Path) -> None:
-    config = resumed_config(run, [])
+    config = config_of_arguments(run, [])
     assert (config.model.d_model, config.seed, config.data.root) == (16, 5, "here")
-    of_the_file = resumed_config(run / "checkpoints" / "last.ckpt", [])
+    of_the_file = config_of_arguments(run / "checkpoints" / "last.ckpt", [])
     assert config == replace(of_the_file, checkpoint=config.checkpoint)
     for file, message in (
         (run / "checkpoints" / "tuned.ckpt", r"tuned\.ckpt has only weights; resume from"),
         (tmp_path / "nowhere", "nowhere does not exist"),
     ):
         with pytest.raises(InputError, match=message):
-            resumed_config(file, [])
+            config_of_arguments(file, [])
     file = run / "checkpoints" / "last.ckpt"
     assert run_folder(run) == run_folder(file) == run
     assert run_folder(file.rename(tmp_path / "moved.ckpt")) == tmp_path
@@ -92,25 +96,25 @@ def test_single_keys_change(run: Path) -> None:
         "optimizer.lr=5e-4",
         "trainer.max_time=00:01:00:00",
     ]
-    config = resumed_config(run, arguments)
+    config = config_of_arguments(run, arguments)
     assert config.checkpoint == run
     assert config.trainer.max_steps == 77
     assert list(config.optimizer.betas) == [0.8, 0.9]
     assert config.data.root is None
     assert config.optimizer.lr == 5e-4
     assert config.trainer.max_time == "00:01:00:00"
-    before = resumed_config(run, [])
+    before = config_of_arguments(run, [])
     data = replace(before.data, root=None)
     changed = replace(before, data=data, trainer=config.trainer, optimizer=config.optimizer)
     assert config == changed  # and nothing else
-    free = resumed_config(run, ["tokenizer.sampling=0.3", "metrics.tokenize=13a"])
+    free = config_of_arguments(run, ["tokenizer.sampling=0.3", "metrics.tokenize=13a"])
     assert (free.tokenizer.sampling, free.metrics.tokenize) == (0.3, "13a")
     # A copy changes with its key unless it was set.
-    assert resumed_config(run, []).trainer.precision == "bf16-mixed"
-    assert resumed_config(run, ["precision=32-true"]).trainer.precision == "32-true"
-    config = resumed_config(run, ["seed=9", "trainer.max_steps=77"])
+    assert config_of_arguments(run, []).trainer.precision == "bf16-mixed"
+    assert config_of_arguments(run, ["precision=32-true"]).trainer.precision == "32-true"
+    config = config_of_arguments(run, ["seed=9", "trainer.max_steps=77"])
     assert (config.data.seed, config.schedule_to_the_end.total) == (9, 77)
-    config = resumed_config(run, ["seed=9", "data.seed=3", "schedule.total=5"])
+    config = config_of_arguments(run, ["seed=9", "data.seed=3", "schedule.total=5"])
     assert (config.seed, config.data.seed, config.schedule.total) == (9, 3, 5)
     for key in ("data.seed", "schedule.total"):
         file = run / "checkpoints" / "last.ckpt"
@@ -118,7 +122,7 @@ def test_single_keys_change(run: Path) -> None:
         group, name = key.split(".")
         payload[PORTABLE]["config"][group][name] = 123
         write_payload(payload, file)
-    config = resumed_config(run, ["seed=9", "trainer.max_steps=77"])
+    config = config_of_arguments(run, ["seed=9", "trainer.max_steps=77"])
     assert (config.data.seed, config.schedule.total) == (123, 123)
 
 
@@ -128,7 +132,7 @@ def test_a_run_is_found_whatever_its_path_is_called(run: Path, name: str, quote:
     renamed = run.rename(run.with_name(name))
     arguments = [f"checkpoint={quote}{renamed}{quote}", "trainer.max_steps=77"]
     assert named_checkpoint(arguments) == renamed
-    config = resumed_config(renamed, arguments)
+    config = config_of_arguments(renamed, arguments)
     assert (config.checkpoint, config.trainer.max_steps) == (renamed, 77)
 
 
@@ -146,14 +150,14 @@ def test_what_is_held_out_stays(run: Path) -> None:
         ("data.streaming=true", None),
     ):
         if key is None:
-            resumed_config(run, [argument])
+            config_of_arguments(run, [argument])
             continue
         with pytest.raises(InputError, match=rf"^data\.{key} cannot change: a run resumes with"):
-            resumed_config(run, [argument])
+            config_of_arguments(run, [argument])
     payload[PORTABLE]["config"]["data"] |= {"corpora": {"web": {"validation_size": 3}}}
     write_payload(payload, file)
     with pytest.raises(InputError, match=r"^data\.corpora\.web\.validation_size cannot change"):
-        resumed_config(run, ["data.corpora.web.validation_size=4"])
+        config_of_arguments(run, ["data.corpora.web.validation_size=4"])
 
 
 @pytest.mark.parametrize(
@@ -169,7 +173,7 @@ def test_what_is_held_out_stays(run: Path) -> None:
 )
 def test_refusals(run: Path, argument: str, message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
-        resumed_config(run, [f"checkpoint={run}", argument])
+        config_of_arguments(run, [f"checkpoint={run}", argument])
     assert "\n" not in str(caught.value)
 
 

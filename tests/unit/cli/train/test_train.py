@@ -11,6 +11,7 @@ from transformer.__main__ import main
 from transformer.cli.config.compose import compose_config, run_settings
 from transformer.cli.train import processes, train
 from transformer.common.errors import InputError
+from transformer.runs.processes import RankCall
 from transformer.settings.run import RunConfig
 from transformer.training.distributed.rendezvous import Rank
 from transformer.training.optimization import cpu_allocator
@@ -32,10 +33,10 @@ def settings(*overrides: str) -> RunConfig:
 
 def test_only_rank_0_asks_for_a_sweep(trained: list[Any], tmp_path: Path) -> None:
     """Rank 0 alone has the objective."""
-    processes.train_as_rank(1, settings("objective=val/loss"), tmp_path)
+    processes.train_as_rank(1, RankCall(settings("objective=val/loss"), tmp_path))
     assert len(trained) == 1
     with pytest.raises(InputError, match="objective=val/loss is for a sweep; add --multirun"):
-        processes.train_as_rank(0, settings("objective=val/loss"), tmp_path)
+        processes.train_as_rank(0, RankCall(settings("objective=val/loss"), tmp_path))
     assert len(trained) == 1
 
 
@@ -69,7 +70,7 @@ def test_wrong_values_are_refused_before_anything_is_written(
     trained: list[Any], tmp_path: Path, override: str, says: str
 ) -> None:
     with pytest.raises(InputError, match=says):
-        processes.train_as_rank(0, settings(override), tmp_path / "run")
+        processes.train_as_rank(0, RankCall(settings(override), tmp_path / "run"))
     assert not trained
     assert not (tmp_path / "run").exists()
 
@@ -86,7 +87,7 @@ def test_every_rank_knows_whether_the_size_was_asked_for(
 
     monkeypatch.setattr(Rank, "agreed", lambda index, value: agreed(value))
     monkeypatch.setattr(processes, "external_rank", lambda: Rank(0, 2, "first", 29500))
-    processes.train_as_rank(0, settings(), tmp_path / "run", exact=exact)
+    processes.train_as_rank(0, RankCall(settings(), tmp_path / "run", exact=exact))
     for module in (processes, train):
         monkeypatch.setattr(module, "external_rank", lambda: Rank(1, 2, "first", 29500))
     train.run([])
@@ -116,7 +117,7 @@ def test_all_that_is_wrong_with_a_group_is_told_at_once(
     trained: list[Any], tmp_path: Path, overrides: list[str], parts: list[str]
 ) -> None:
     with pytest.raises(InputError) as caught:
-        processes.train_as_rank(0, settings(*overrides), tmp_path / "run")
+        processes.train_as_rank(0, RankCall(settings(*overrides), tmp_path / "run"))
     said = str(caught.value).split("; also ")
     assert len(said) == len(parts)
     assert all(any(one.startswith(part) for one in said) for part in parts)

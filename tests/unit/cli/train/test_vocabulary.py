@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from transformer.cli.train.resume import auto_run
 from transformer.common.errors import InputError
+from transformer.runs.resume import resumed_or_new
 from transformer.settings.run import RunConfig
 from transformer.settings.tokenizer import TokenizerConfig
 
@@ -22,7 +22,7 @@ def chosen(
     """The run that the command goes on with, and the size that it has then."""
     config = RunConfig(seed=seed, tokenizer=TokenizerConfig(vocab_size=size or 8000))
     new = parent / (named or "new")
-    now, run = auto_run(config, new, named=named is not None, sized=size is not None)
+    now, run, _ = resumed_or_new(config, new, named=named is not None, sized=size is not None)
     return run.name, now.tokenizer.vocab_size
 
 

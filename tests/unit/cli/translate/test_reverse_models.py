@@ -70,9 +70,9 @@ def test_clean_rejects_by_two_models(
         (["models=[b.ckpt,a.ckpt]"], "b.ckpt translates de to en, and en to de alone is wanted"),
         (["models=[a.ckpt,a.ckpt]"], "a.ckpt translates en to de, and de to en alone is wanted"),
         (["models=[both.ckpt,b.ckpt]"], "both.ckpt translates en to de, and en to de alone"),
-        (["models=[a.ckpt]"], "models=[a.ckpt] keep=0.9: give models=[RUN,REVERSE], and a keep"),
-        (["models=[a.ckpt,b.ckpt]", "keep=1"], "models=[a.ckpt,b.ckpt] keep=1.0: give"),
-        (["keep=0.5"], "models=[] keep=0.5: give"),
+        (["models=[a.ckpt]"], "models=[a.ckpt] must be two; give models=[RUN,REVERSE]"),
+        (["models=[a.ckpt,b.ckpt]", "keep=1"], "keep=1.0 must be above 0 and below 1"),
+        (["keep=0.5"], "keep=0.5 is of the pairs that models= rank; give models=[RUN,"),
     ],
 )
 def test_models_that_cannot_judge(

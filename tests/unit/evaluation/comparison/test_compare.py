@@ -12,12 +12,12 @@ from transformer.common.errors import InputError
 from transformer.evaluation.comparison.compare import (
     ComparedText,
     Comparison,
-    ComparisonConfig,
     System,
-    compare,
+    check_metrics,
+    compare_systems,
 )
-from transformer.evaluation.comparison.significance import Resampling
 from transformer.report.comparison import format_comparison, print_comparison, save_comparison
+from transformer.settings.compare import ComparisonKeys
 
 REFERENCES = ["ein Hund | schläft [heute]", "zwei Katzen laufen `schnell`", "drei <Vögel> singen"]
 TEXT = ComparedText(
@@ -29,10 +29,11 @@ SYSTEMS = [
     System("runs/b", REFERENCES, {"weights": "ema"}),
     System("runs/c", WORSE),
 ]
-CONFIG = ComparisonConfig(
+KEYS = ComparisonKeys(
     scores=("chrf", "bleu", "ter"),
-    scoring=RAW,
-    resampling=Resampling(50, 50, 1),
+    bootstrap=50,
+    randomization=50,
+    seed=1,
     lengths=(3, 4),
     frequencies=(1, 2),
     moved=1,
@@ -41,7 +42,7 @@ CONFIG = ComparisonConfig(
 
 
 def compared(training: list[str] | None) -> Comparison:
-    return compare(TEXT, SYSTEMS, CONFIG, training)
+    return compare_systems(TEXT, SYSTEMS, KEYS, RAW, training)
 
 
 def test_json_has_every_number_with_its_signature() -> None:
@@ -104,7 +105,7 @@ def test_people_read_it_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
 def test_no_bleu_is_shown_where_there_is_none(capsys: pytest.CaptureFixture[str]) -> None:
     short = ["zwei Katzen", "ein Hund", "ein Hund schläft nun"]
     text = ComparedText("short", ["a b", "a b", "a b c d"], [(one,) for one in short])
-    comparison = compare(text, [System("a", short), System("b", short)], CONFIG)
+    comparison = compare_systems(text, [System("a", short), System("b", short)], KEYS, RAW)
     first, second = comparison.to_json()["by_length"]["buckets"]
     assert (first["sentences"], first["bleu"]) == (2, None)
     assert second["bleu"] == pytest.approx((100, 100))
@@ -136,4 +137,4 @@ def test_what_cannot_be_measured_is_refused_before_any_work(
     change: dict[str, object], says: str
 ) -> None:
     with pytest.raises(InputError, match=says):
-        replace(CONFIG, **change)  # type: ignore[arg-type]
+        check_metrics(replace(KEYS, **change), RAW)  # type: ignore[arg-type]

@@ -205,9 +205,9 @@ def test_nan_is_never_better_and_the_first_number_after_it_is(tmp_path: Path) ->
         waited.append(patience.waited)
     assert written == ["best 3", "best 5"]
     assert waited == [1, 2, 0, 1, 0]
-    # Earlier versions kept a NaN as the best.
-    assert not selection.better((math.nan, math.nan), (math.nan, math.nan))
-    assert selection.better((1.0, 1.0), (math.nan, math.nan))
+    # In a tie, a loss of NaN is the worse one.
+    assert selection.better((1.0, 1.0), (1.0, math.nan))
+    assert not selection.better((1.0, math.nan), (1.0, 1.0))
 
 
 def test_the_best_score_goes_with_the_directory_wherever_it_is(tmp_path: Path) -> None:

@@ -100,11 +100,11 @@ def test_a_named_directory_goes_on_if_it_holds_a_checkpoint(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("content", [b"", b"a: [1, 2", b"- 1", b"\xff\xfe\x00", b"3"])
 def test_a_damaged_config_counts_as_none(
-    tmp_path: Path, content: bytes, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     (write_run(tmp_path / "run") / "config.yaml").write_bytes(content)
     assert chosen(tmp_path / "new") is None
-    assert "config.yaml is missing or damaged" in capsys.readouterr().err
+    assert "config.yaml is missing or damaged" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,9 @@ def test_a_named_directory_of_another_run_is_refused(
     tmp_path: Path, key: str, config: dict[str, Any]
 ) -> None:
     run = write_run(tmp_path / "run", config=STARTED | config)
-    with pytest.raises(InputError, match=f"run holds a run with another {key}; give another hydra"):
+    with pytest.raises(
+        InputError, match=f"run holds a run with another {key}; give another folder"
+    ):
         chosen(run, named=True)
 
 

@@ -93,7 +93,7 @@ def test_every_missing_key_is_named(tmp_path: Path, group: str) -> None:
             payload = payload[name]
         return payload
 
-    required = ("global_step", "loops", "callbacks", "recovery")
+    required = ("global_step", "loops", "callbacks", "recovery", "measured")
     for key in inside(state()) if group else required:
         payload = tiny_payload(**deepcopy(state()))
         del inside(payload)[key]

@@ -6,19 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from omegaconf import OmegaConf
 
 from tests.helpers.data.corpora import data_config, write_corpus
-from transformer.cli.evaluate.scored_text import own_text, pairs_to_score, scored_split
+from transformer.commands.scored_text import own_text, pairs_to_score, scored_split
 from transformer.common.errors import InputError, MissingFile
 from transformer.data.corpora.evaluation_text import run_split, validation_pairs
 from transformer.data.corpora.split import Split
 from transformer.data.text.parallel import Corpus
 from transformer.settings.data import DataConfig
 from transformer.settings.run import RunConfig
+from transformer.settings.scoring import ScoredTextKeys
 
 PLACES: list[Callable[[DataConfig], object]] = [
-    lambda data: scored_split(OmegaConf.create({"split": "validation"}), RunConfig(data=data)),
+    lambda data: scored_split(ScoredTextKeys(split="validation"), RunConfig(data=data), "RUN"),
     lambda data: run_split(data, "validation"),
     lambda data: validation_pairs(data, None),
 ]
@@ -69,17 +69,15 @@ def test_a_file_of_both_sides_is_read_as_training_reads_it(tmp_path: Path) -> No
     file = tmp_path / "test.jsonl"
     file.write_text('{"in": "a", "out": ["x", "y"]}\n{"in": "b", "out": "z"}\n')
     run = RunConfig(data=DataConfig(source="in", target="out"))
-    config = OmegaConf.create({"source": str(file), "reference": None})
-    split = own_text(config, run)
+    split = own_text(ScoredTextKeys(source=file), run)
     assert split is not None and pairs_to_score(split) == [("a", ("x", "y")), ("b", ("z",))]
     (tmp_path / "test.tsv").write_text("a\tV\tx\na\tV\ty\n")
-    config.source = str(tmp_path / "test.tsv")
+    keys = ScoredTextKeys(source=tmp_path / "test.tsv")
     tagged = replace(run.data, features=";", repeated_sources=True)
-    split = own_text(config, replace(run, data=tagged))
+    split = own_text(keys, replace(run, data=tagged))
     assert split is not None and pairs_to_score(split) == [("a\tV", ("x", "y"))]
-    config.source = str(tmp_path / "plain")
     with pytest.raises(InputError, match="or one TSV or JSONL file of both as source="):
-        own_text(config, run)
+        own_text(ScoredTextKeys(source=tmp_path / "plain"), run)
 
 
 def test_a_text_without_a_line_is_named(tmp_path: Path) -> None:

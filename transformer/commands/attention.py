@@ -1,0 +1,149 @@
+"""``attention``: the weights of every head in one sentence pair, as a page and as numbers."""
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from transformer.checkpoint.locate import checkpoint_file, run_folder
+from transformer.common.errors import InputError
+from transformer.common.files import written_whole
+from transformer.data.corpora.trust import require_trust
+from transformer.decoding.forced_decoding import forced_attention
+from transformer.decoding.translation.translator import Translator
+from transformer.evaluation.attention import head_survey
+from transformer.evaluation.attention.view import AttentionKind, AttentionView
+from transformer.interchange.translators import Loaded, load_translator, local_run
+from transformer.model.transformer import Transformer
+from transformer.report.attention_page import attention_page
+from transformer.report.scores import require_writable
+from transformer.settings.attention import AttentionConfig
+from transformer.settings.run import RunConfig
+
+
+class Attention(NamedTuple):
+    """All attention in one sentence pair, and the files that show it."""
+
+    view: AttentionView
+    files: list[Path]
+
+
+def attention(config: AttentionConfig, *, loaded: Loaded = lambda checkpoints: None) -> Attention:
+    """Record the attention in one sentence pair; write ``attention.html`` and ``attention.json``.
+
+    Args:
+        config: The settings; InputError if they contradict each other or the checkpoint.
+        loaded: As for ``load_translator``.
+    """
+    folder = config.output or run_folder(local_run(config.checkpoint)) / "attention"
+    translator, run = load_translator(config.translator, as_stored=True, loaded=loaded)
+    view = attention_view(config, translator, run)
+    require_writable(folder)
+    numbers = json.dumps(view.to_json(), indent=1, ensure_ascii=False) + "\n"
+    contents = {"attention.html": attention_page(view), "attention.json": numbers}
+    for name, content in contents.items():
+        with written_whole(folder / name) as part:
+            part.write_bytes(content.encode())
+    return Attention(view, [folder / name for name in contents])
+
+
+def attention_view(
+    config: AttentionConfig, translator: Translator, run: RunConfig
+) -> AttentionView:
+    """Translate the text, unless the target is given, and record every head."""
+    text, target = config.text, config.target
+    pair = encoded_pair(translator, text, target)
+    pairs, measured = [pair], "this sentence pair alone"
+    if config.sentences:
+        require_trust(run, config.trust, config.checkpoint)
+        pairs = head_survey.corpus_pairs(translator, run.data, config.split, config.sentences)
+        measured = f"{len(pairs)} sentence pairs of the run's {config.split} text"
+    characters = head_survey.survey(translator, pairs)
+    if characters["cross"][0][0].alignment_error is not None:
+        measured += f" (AER: links from {translator.aligner.near_best} of the best weight on)"
+    (translated,) = translator.tokenizer.decode_target([pair.target])
+    return AttentionView(
+        source=text,
+        target=translated if target is None else target,
+        forced=target is not None,
+        checkpoint=str(checkpoint_file(local_run(config.checkpoint))),
+        size=_size(translator.model),
+        measured=measured,
+        sentences=len(pairs),
+        kinds=_kinds(translator, pair, characters),
+    )
+
+
+def encoded_pair(translator: Translator, text: str, target: str | None) -> head_survey.EncodedPair:
+    """The subwords of a text and of its translation, the translator's own unless it is given."""
+    tokenizer = translator.tokenizer
+    (source,) = tokenizer.encode_source([text])
+    _check("text", source, translator.model.max_length)
+    if target is not None:
+        [(_, subwords)] = tokenizer.encode_pairs([(text, target)])
+        _check("target", subwords, translator.model.max_length)
+        return head_survey.EncodedPair(source, subwords)
+    # The subwords of the search: the tokenizer might divide the same text in another way.
+    (translation,) = translator.translate([text])
+    spelled = tokenizer.subwords(range(tokenizer.target_vocab_size))
+    ids = {subword: number for number, subword in enumerate(spelled)}
+    return head_survey.EncodedPair(source, [ids[subword] for subword in translation.tokens])
+
+
+def _check(key: str, subwords: list[int], max_length: int | None) -> None:
+    if not subwords or (max_length is not None and len(subwords) >= max_length):
+        raise InputError(
+            f"{key}= has {len(subwords)} subwords; give a sentence that is not blank, and shorter "
+            f"than model.max_length={max_length}"
+        )
+
+
+def _size(model: Transformer) -> str:
+    weights = sum(weight.numel() for weight in model.parameters())
+    shape = model.config
+    layers = f"{shape.encoder_layers} + {shape.decoder_layers} layers"
+    return f"{weights:,} parameters, {layers} of {shape.num_heads} heads, width {shape.d_model}"
+
+
+def _kinds(
+    translator: Translator, pair: head_survey.EncodedPair, characters: head_survey.Characters
+) -> list[AttentionKind]:
+    batch, seen = forced_attention(translator.model, [pair.source], [pair.target])
+    tokenizer = translator.tokenizer
+    source = tokenizer.source_subwords(batch.source[0].tolist())
+    read = tokenizer.subwords(batch.target_input[0].tolist())
+    written = tokenizer.subwords(batch.target_output[0].tolist())
+    axes = {"encoder": (source, source), "decoder": (read, read), "cross": (written, source)}
+    return [
+        AttentionKind(
+            kind,
+            *_LABELS[kind],
+            *axes[kind],
+            weights=torch.stack([layer[0] for layer in attended.weights]).float().cpu(),
+            visible=attended.visible[0].cpu(),
+            characters=characters[kind],
+        )
+        for kind, attended in seen.items()
+        if attended.weights
+    ]
+
+
+_LABELS = {
+    "encoder": (
+        "Encoder self-attention",
+        "Each row is a source token; the columns are the source tokens it looks at.",
+        *("source", "source"),
+    ),
+    "decoder": (
+        "Decoder self-attention",
+        "Each row is the target token read last; the columns are those read so far.",
+        *("target", "target"),
+    ),
+    "cross": (
+        "Cross-attention",
+        "Each row is the target token being written; the columns are the source tokens.",
+        *("target", "source"),
+    ),
+}
+"""Title, note, and names of a row and of a column."""

@@ -1,0 +1,84 @@
+"""What ``evaluate``, ``compare`` and ``stress`` share: the task of a model, the text to score."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from transformer.checkpoint.checkpoint import checkpoint_task, read_payload
+from transformer.checkpoint.locate import find_checkpoint, is_exported
+from transformer.commands.scoring import require_trusted
+from transformer.common.errors import InputError, MissingFile
+from transformer.data.corpora.evaluation_text import read_texts, run_split
+from transformer.data.corpora.mixture import AnySplit
+from transformer.data.corpora.split import Split
+from transformer.data.text.parallel import Corpus, Referenced, file_format
+from transformer.report.scores import require_writable
+from transformer.settings.data import DataConfig
+from transformer.settings.run import RunConfig
+from transformer.settings.scoring import ScoredTextKeys
+from transformer.tasks.registry import is_translation
+
+
+def other_task(checkpoints: Sequence[Path]) -> str | None:
+    """The task of a checkpoint that does not translate; None for translators.
+
+    Ensembles and exports translate.
+    """
+    if len(checkpoints) > 1 or is_exported(checkpoints[0]):
+        return None
+    task = checkpoint_task(read_payload(find_checkpoint(checkpoints[0])))
+    return None if is_translation(task) else task
+
+
+def text_to_score(keys: ScoredTextKeys, run: RunConfig, checkpoint: object) -> AnySplit:
+    """The user's files, if they are given, else the split of the run's corpus that is named.
+
+    Raises InputError if the untrusted ``checkpoint`` names files elsewhere.
+    """
+    return own_text(keys, run) or scored_split(keys, run, checkpoint)
+
+
+def own_text(keys: ScoredTextKeys, run: RunConfig | None = None) -> Split | None:
+    """The user's files, if they are given; one of both sides is read as the training of the run."""
+    source, reference = keys.source, keys.reference
+    if reference is None and source is not None and file_format(source) != "plain":
+        data = DataConfig(source="source", target="target") if run is None else run.data
+        corpus = Corpus.of(source, data.source, data.target)
+        corpus = replace(corpus, features=data.features is not None)
+        return Split(corpus, repeated_sources=data.repeated_sources)
+    if (source is None) != (reference is None):
+        raise InputError(
+            "source=FILE and reference=FILE go together; give both or neither, or one TSV or JSONL "
+            "file of both as source="
+        )
+    if source is None or reference is None:
+        return None
+    references = [reference] if isinstance(reference, str | Path) else reference
+    return Split(Corpus.of([source, *references], "source", "reference"))
+
+
+def scored_split(keys: ScoredTextKeys, run: RunConfig, checkpoint: object) -> AnySplit:
+    """The split of the run's corpus that is named; the training text cannot be."""
+    require_trusted(keys, run, checkpoint)
+    try:
+        return run_split(run.data, keys.split)
+    except MissingFile as error:
+        raise MissingFile(f"{error}, or give source=FILE and reference=FILE") from error
+
+
+def pairs_to_score(split: AnySplit) -> list[Referenced]:
+    """All sources of a text with their references; there is one at least."""
+    sources, references, _ = read_texts(split)
+    return list(zip(sources, references, strict=True))
+
+
+def require_writable_output(keys: ScoredTextKeys) -> None:
+    """Make the folder for results, if one is named, and try to write, before anything takes long;
+    an OSError if that fails."""
+    if keys.output is not None:
+        require_writable(keys.output)
+
+
+def text_name(keys: ScoredTextKeys) -> str:
+    """The name of the text in reports."""
+    return keys.split if keys.source is None else keys.source.name

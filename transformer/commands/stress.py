@@ -1,0 +1,71 @@
+"""``stress``: a translator on disturbed text."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from transformer.checkpoint.locate import run_folder
+from transformer.commands.scored_text import other_task, pairs_to_score, text_to_score
+from transformer.commands.scoring import changed_metrics
+from transformer.common.errors import InputError, did_you_mean
+from transformer.data.text_noise.catalog import DISTURBANCES
+from transformer.evaluation.metrics import build_metric
+from transformer.interchange.translators import Loaded, load_translator, local_run
+from transformer.quality.failures.flags import Detector
+from transformer.quality.stress import StressReport, StressTest, sample_size
+from transformer.report.scores import require_writable, write_whole
+from transformer.settings.stress import StressConfig
+
+SECONDS = 120.0
+"""Of a test with ``sentences="auto"``, about."""
+
+
+def stress(
+    config: StressConfig,
+    show: Callable[[str | StressReport], object] = lambda event: None,
+    *,
+    loaded: Loaded = lambda checkpoints: None,
+) -> StressReport:
+    """Score a translator on disturbed text; write ``stress.json`` to the run or to ``output``.
+
+    Args:
+        config: The settings; InputError if they contradict each other or the checkpoint.
+        show: Is called with lines of progress, and with the report before it is written.
+        loaded: As for ``load_translator``.
+    """
+    names = config.disturbances or tuple(DISTURBANCES)
+    for name in names:
+        if name not in DISTURBANCES:
+            near = did_you_mean(name, DISTURBANCES) or f"; choose {', '.join(DISTURBANCES)}"
+            raise InputError(f"disturbances has {name!r}, which is none{near}")
+    paths = [local_run(name) for name in config.translator.checkpoints]
+    task = other_task(paths)
+    if task is not None:
+        raise InputError(f"stress disturbs text to text; the checkpoint is of task={task}")
+    translator, run = load_translator(config.translator, loaded=loaded)
+    metrics = changed_metrics(config, run, config.checkpoint)
+    metric = config.metric or metrics.choose
+    build_metric(metric, metrics)
+    pairs = pairs_to_score(text_to_score(config, run, config.checkpoint))
+    output = config.output or run_folder(paths[0])
+    require_writable(output)
+    if config.sentences == "auto":
+        size = sample_size(translator, [pair[0] for pair in pairs], len(names) + 1, SECONDS)
+        if size < len(pairs):
+            sample = f"the first {size:,} of {len(pairs):,} sentences, about two minutes"
+            show(f"{sample}; sentences=null takes all, sentences=N others")
+        pairs = pairs[:size]
+    else:
+        pairs = pairs[: config.sentences]
+    detector = Detector.load(paths[0], run.data)
+    test = StressTest(translator, detector, pairs, metrics, metric, config.seed)
+    progress = (f"{number}/{len(names)} {name}" for number, name in enumerate(names, 1))
+    report = test.run(names, lambda _: show(next(progress)))
+    show(report)
+    save_stress(output, report)
+    return report
+
+
+def save_stress(folder: Path, report: StressReport) -> None:
+    """Write ``stress.json``, whole."""
+    write_whole(folder / "stress.json", json.dumps(report.to_json(), indent=1) + "\n")

@@ -1,0 +1,71 @@
+"""The processes of a run on several devices: one a device, each ``transformer train``.
+
+It imports neither torch nor Lightning until it starts them.
+"""
+
+import json
+import os
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, NamedTuple
+
+from transformer.common.files import read_json
+from transformer.settings.run import RunConfig, plain_values, run_config
+from transformer.settings.trainer import TrainerConfig
+from transformer.training.distributed.launcher import count_devices, run_ranks
+from transformer.training.distributed.rendezvous import external_rank
+
+if TYPE_CHECKING:
+    from transformer.training.checkpointing.training_state import Resumable
+
+
+class RankCall(NamedTuple):
+    """What a process of a run is told; rank 0 writes the metrics to a file, if one is named."""
+
+    config: RunConfig
+    folder: Path
+    objective: str | None = None
+    exact: bool = False
+    metrics: Path | None = None
+
+    def to_json(self) -> str:
+        """A text, for the environment or the store of the processes."""
+        metrics = None if self.metrics is None else str(self.metrics)
+        values = plain_values(self.config), str(self.folder.absolute()), self.objective
+        return json.dumps([*values, self.exact, metrics])
+
+    @classmethod
+    def from_json(cls, text: str) -> "RankCall":
+        """Read what ``to_json`` writes."""
+        values, folder, objective, exact, metrics = json.loads(text)
+        file = None if metrics is None else Path(metrics)
+        return cls(run_config(values), Path(folder), objective, exact, file)
+
+
+def count_processes(trainer: TrainerConfig) -> int:
+    """How many processes are to be started for a run; 1: it trains in this one."""
+    # torchrun with one process makes no rank of it, but decides that there is one.
+    started = external_rank() is not None or "TORCHELASTIC_RUN_ID" in os.environ
+    return 1 if started or trainer.num_nodes > 1 else count_devices(trainer)
+
+
+def train_in_processes(
+    count: int,
+    config: RunConfig,
+    folder: Path,
+    objective: str | None = None,
+    *,
+    exact: bool = False,
+    resume: "Resumable | None" = None,
+) -> dict[str, float]:
+    """Train in so many new processes, and return what rank 0 does; AnotherRankFailed if one fails.
+
+    They show their errors and their log on stderr.
+    """
+    if resume is not None:
+        resume.take()  # each process reads it
+    with TemporaryDirectory() as temporary:
+        metrics = Path(temporary, "metrics.json")
+        run_ranks(count, RankCall(config, folder, objective, exact, metrics).to_json())
+        values: dict[str, float] = read_json(metrics) or {}
+        return values

@@ -1,0 +1,50 @@
+"""The keys of ``attention``."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+from transformer.common.errors import raise_objections
+from transformer.common.schema import Range, out_of_range
+from transformer.settings.decoding import SearchConfig
+from transformer.settings.translator import TranslatorConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionConfig:
+    """A sentence whose attention is shown; conf/attention.yaml explains the keys."""
+
+    checkpoint: str
+    text: str
+    target: str | None = None
+    to: str | None = None
+    tag: str | None = None
+    from_: str | None = None
+    output: Path | None = None
+    split: str = "validation"
+    sentences: Annotated[int, Range(0)] = 200
+    alignment_threshold: float | None = None
+    heads_off: str | Sequence[str] | None = None
+    device: str = "cpu"
+    batch_tokens: Annotated[int, Range(1)] = 4096
+    trust: bool = False
+    decoding: Mapping[str, Any] | SearchConfig = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        raise_objections(out_of_range(self, ""))
+
+    @property
+    def translator(self) -> TranslatorConfig:
+        return TranslatorConfig(
+            self.checkpoint,
+            to=self.to,
+            tag=self.tag,
+            from_=self.from_,
+            heads_off=self.heads_off,
+            alignment_threshold=self.alignment_threshold,
+            device=self.device,
+            batch_tokens=self.batch_tokens,
+            trust=self.trust,
+            decoding=self.decoding,
+        )

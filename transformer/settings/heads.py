@@ -1,0 +1,52 @@
+"""The keys of ``heads``."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from transformer.common.errors import raise_objections
+from transformer.common.schema import Range, out_of_range
+from transformer.settings.decoding import SearchConfig
+from transformer.settings.translator import TranslatorConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadsConfig:
+    """A model whose heads are ranked; conf/heads.yaml explains the keys."""
+
+    checkpoint: str
+    metric: str | None = "loss"
+    split: str = "validation"
+    sentences: Annotated[int, Range(1)] = 500
+    prune: float | Sequence[float] = ()
+    heads_off: str | Sequence[str] | None = None
+    device: str = "cpu"
+    batch_tokens: Annotated[int, Range(1)] = 1024
+    trust: bool = False
+    decoding: Mapping[str, Any] | SearchConfig = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        raise_objections(self._objections())
+
+    def _objections(self) -> Iterator[str]:
+        yield from out_of_range(self, "")
+        fractions = self.fractions
+        in_range = all(0 < fraction <= 1 for fraction in fractions)
+        if not in_range or len(set(fractions)) < len(fractions):
+            yield f"prune={list(fractions)} must be fractions of the heads, each once, above 0 to 1"
+
+    @property
+    def fractions(self) -> Sequence[float]:
+        """The values of ``prune``."""
+        return (self.prune,) if isinstance(self.prune, float | int) else self.prune
+
+    @property
+    def translator(self) -> TranslatorConfig:
+        return TranslatorConfig(
+            self.checkpoint,
+            heads_off=self.heads_off,
+            device=self.device,
+            batch_tokens=self.batch_tokens,
+            trust=self.trust,
+            decoding=self.decoding,
+        )

@@ -1,0 +1,51 @@
+"""The keys of ``stress``."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from transformer.common.errors import raise_objections
+from transformer.common.schema import Range, out_of_range
+from transformer.settings.decoding import SearchConfig
+from transformer.settings.model import Precision
+from transformer.settings.scoring import ScoredTextKeys
+from transformer.settings.translator import Averaging, TranslatorConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class StressConfig(ScoredTextKeys):
+    """A translator, and the text that is disturbed; conf/stress.yaml explains the keys."""
+
+    checkpoint: str | Sequence[str]
+    averaging: Averaging | None = None
+    sentences: Annotated[int, Range(1)] | Literal["auto"] | None = "auto"
+    disturbances: Sequence[str] | None = None
+    seed: Annotated[int, Range(0)] = 1
+    metric: str | None = None
+    to: str | None = None
+    tag: str | None = None
+    from_: str | None = None
+    heads_off: str | Sequence[str] | None = None
+    device: str = "cpu"
+    precision: Precision | None = None
+    batch_tokens: Annotated[int, Range(1)] | None = None
+    decoding: Mapping[str, Any] | SearchConfig = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        raise_objections(out_of_range(self, ""))
+
+    @property
+    def translator(self) -> TranslatorConfig:
+        return TranslatorConfig(
+            self.checkpoint,
+            averaging=self.averaging,
+            to=self.to,
+            tag=self.tag,
+            from_=self.from_,
+            heads_off=self.heads_off,
+            device=self.device,
+            precision=self.precision,
+            batch_tokens=self.batch_tokens,
+            trust=self.trust,
+            decoding=self.decoding,
+        )
