@@ -90,7 +90,9 @@ class AskConfig(ServerKeys):
     @property
     def reverse_model(self) -> TranslatorConfig | None:
         """The model that gives the log-probability of a line from its candidates."""
-        return self.reverse and TranslatorConfig(
+        if self.reverse is None:
+            return None
+        return TranslatorConfig(
             self.reverse,
             to=self.to,
             tag=self.tag,
