@@ -21,9 +21,14 @@ if TYPE_CHECKING:
     from transformer.commands.doctor import doctor as doctor
     from transformer.commands.evaluate import evaluate as evaluate
     from transformer.commands.heads import heads as heads
+    from transformer.commands.predict import predict as predict
+    from transformer.commands.predict import predict_file as predict_file
     from transformer.commands.score import score_targets as score_targets
     from transformer.commands.select import select as select
+    from transformer.commands.shortlist import shortlist as shortlist
     from transformer.commands.stress import stress as stress
+    from transformer.commands.translate import translate as translate
+    from transformer.commands.translate import translate_file as translate_file
     from transformer.commands.tune import tune as tune
     from transformer.common.errors import InputError as InputError
     from transformer.data.tokenization.tokenizer import Tokenizer as Tokenizer
@@ -72,6 +77,7 @@ if TYPE_CHECKING:
     from transformer.settings.metrics import MetricsConfig as MetricsConfig
     from transformer.settings.model import ModelConfig as ModelConfig
     from transformer.settings.optimizer import OptimizerConfig as OptimizerConfig
+    from transformer.settings.predict import PredictConfig as PredictConfig
     from transformer.settings.push import PushConfig as PushConfig
     from transformer.settings.recovery import RecoveryConfig as RecoveryConfig
     from transformer.settings.report import ReportConfig as ReportConfig
@@ -79,9 +85,11 @@ if TYPE_CHECKING:
     from transformer.settings.schedule import ScheduleConfig as ScheduleConfig
     from transformer.settings.score import ScoreConfig as ScoreConfig
     from transformer.settings.select import SelectConfig as SelectConfig
+    from transformer.settings.shortlist import ShortlistConfig as ShortlistConfig
     from transformer.settings.stress import StressConfig as StressConfig
     from transformer.settings.tokenizer import TokenizerConfig as TokenizerConfig
     from transformer.settings.trainer import TrainerConfig as TrainerConfig
+    from transformer.settings.translate import TranslateConfig as TranslateConfig
     from transformer.settings.translator import TranslatorConfig as TranslatorConfig
     from transformer.settings.tune import TuneConfig as TuneConfig
     from transformer.tasks.base import Task as Task
@@ -104,9 +112,18 @@ _NAMES = {
     "commands.doctor": ("doctor",),
     "commands.evaluate": ("evaluate",),
     "commands.heads": ("heads",),
+    "commands.predict": (
+        "predict",
+        "predict_file",
+    ),
     "commands.score": ("score_targets",),
     "commands.select": ("select",),
+    "commands.shortlist": ("shortlist",),
     "commands.stress": ("stress",),
+    "commands.translate": (
+        "translate",
+        "translate_file",
+    ),
     "commands.tune": ("tune",),
     "common.errors": ("InputError",),
     "data.tokenization.tokenizer": ("Tokenizer",),
@@ -165,6 +182,7 @@ _NAMES = {
     "settings.metrics": ("MetricsConfig",),
     "settings.model": ("ModelConfig",),
     "settings.optimizer": ("OptimizerConfig",),
+    "settings.predict": ("PredictConfig",),
     "settings.push": ("PushConfig",),
     "settings.recovery": ("RecoveryConfig",),
     "settings.report": ("ReportConfig",),
@@ -172,9 +190,11 @@ _NAMES = {
     "settings.schedule": ("ScheduleConfig",),
     "settings.score": ("ScoreConfig",),
     "settings.select": ("SelectConfig",),
+    "settings.shortlist": ("ShortlistConfig",),
     "settings.stress": ("StressConfig",),
     "settings.tokenizer": ("TokenizerConfig",),
     "settings.trainer": ("TrainerConfig",),
+    "settings.translate": ("TranslateConfig",),
     "settings.translator": ("TranslatorConfig",),
     "settings.tune": ("TuneConfig",),
     "tasks.base": ("Task",),

@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 
 from transformer.cli.config import compose
 from transformer.cli.config.arguments import config_folder
-from transformer.cli.config.settings import command_settings, search_changes
+from transformer.cli.config.settings import command_settings
 from transformer.cli.translate import translate
 from transformer.commands.scoring import changed_metrics
 from transformer.common.errors import InputError, errors_name
@@ -88,10 +88,9 @@ def _compose(verb: str, arguments: Sequence[str], run: RunConfig | None) -> Any:
             return compose.run_settings(config)
         settings = command_settings(verb, config, arguments)
         if run is not None:
-            values: Any = OmegaConf.to_container(config.decoding)
-            changed_search(run.decoding, search_changes(arguments, values))
+            changed_search(run.decoding, settings.decoding)
         if verb == "translate":
-            translate.check(config, arguments)
+            translate.check(settings, arguments)
         if verb == "evaluate":
             metrics = changed_metrics(settings, run, settings.checkpoint)
             for name in settings.scores or ():

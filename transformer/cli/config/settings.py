@@ -20,11 +20,14 @@ SETTINGS: dict[str, str] = {
     "doctor": "doctor:DoctorConfig",
     "evaluate": "evaluate:EvaluateConfig",
     "heads": "heads:HeadsConfig",
+    "predict": "predict:PredictConfig",
     "report": "report:ReportConfig",
     "score": "score:ScoreConfig",
     "select": "select:SelectConfig",
+    "shortlist": "shortlist:ShortlistConfig",
     "stress": "stress:StressConfig",
     "text": "text:TextConfig",
+    "translate": "translate:TranslateConfig",
     "tune": "tune:TuneConfig",
 }
 """The dataclass of each command, in ``transformer.settings``."""
