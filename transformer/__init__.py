@@ -12,6 +12,7 @@ from transformer.common.version import VERSION
 if TYPE_CHECKING:
     from transformer.checkpoint.checkpoint import Checkpoint as Checkpoint
     from transformer.checkpoint.checkpoint import load_checkpoint as load_checkpoint
+    from transformer.commands.ask import ask as ask
     from transformer.commands.attention import attention as attention
     from transformer.commands.average import average as average
     from transformer.commands.clean import clean as clean
@@ -20,9 +21,14 @@ if TYPE_CHECKING:
     from transformer.commands.doctor import doctor as doctor
     from transformer.commands.evaluate import evaluate as evaluate
     from transformer.commands.heads import heads as heads
+    from transformer.commands.predict import predict as predict
+    from transformer.commands.predict import predict_file as predict_file
     from transformer.commands.score import score_targets as score_targets
     from transformer.commands.select import select as select
+    from transformer.commands.shortlist import shortlist as shortlist
     from transformer.commands.stress import stress as stress
+    from transformer.commands.translate import translate as translate
+    from transformer.commands.translate import translate_file as translate_file
     from transformer.commands.tune import tune as tune
     from transformer.common.errors import InputError as InputError
     from transformer.data.tokenization.tokenizer import Tokenizer as Tokenizer
@@ -48,6 +54,7 @@ if TYPE_CHECKING:
     from transformer.runs.resume import resumed_config as resumed_config
     from transformer.runs.resume import resumed_or_new as resumed_or_new
     from transformer.runs.train import train as train
+    from transformer.settings.ask import AskConfig as AskConfig
     from transformer.settings.attention import AttentionConfig as AttentionConfig
     from transformer.settings.average import AverageConfig as AverageConfig
     from transformer.settings.callbacks import CallbacksConfig as CallbacksConfig
@@ -70,6 +77,7 @@ if TYPE_CHECKING:
     from transformer.settings.metrics import MetricsConfig as MetricsConfig
     from transformer.settings.model import ModelConfig as ModelConfig
     from transformer.settings.optimizer import OptimizerConfig as OptimizerConfig
+    from transformer.settings.predict import PredictConfig as PredictConfig
     from transformer.settings.push import PushConfig as PushConfig
     from transformer.settings.recovery import RecoveryConfig as RecoveryConfig
     from transformer.settings.report import ReportConfig as ReportConfig
@@ -77,9 +85,11 @@ if TYPE_CHECKING:
     from transformer.settings.schedule import ScheduleConfig as ScheduleConfig
     from transformer.settings.score import ScoreConfig as ScoreConfig
     from transformer.settings.select import SelectConfig as SelectConfig
+    from transformer.settings.shortlist import ShortlistConfig as ShortlistConfig
     from transformer.settings.stress import StressConfig as StressConfig
     from transformer.settings.tokenizer import TokenizerConfig as TokenizerConfig
     from transformer.settings.trainer import TrainerConfig as TrainerConfig
+    from transformer.settings.translate import TranslateConfig as TranslateConfig
     from transformer.settings.translator import TranslatorConfig as TranslatorConfig
     from transformer.settings.tune import TuneConfig as TuneConfig
     from transformer.tasks.base import Task as Task
@@ -93,6 +103,7 @@ _NAMES = {
         "Checkpoint",
         "load_checkpoint",
     ),
+    "commands.ask": ("ask",),
     "commands.attention": ("attention",),
     "commands.average": ("average",),
     "commands.clean": ("clean",),
@@ -101,9 +112,18 @@ _NAMES = {
     "commands.doctor": ("doctor",),
     "commands.evaluate": ("evaluate",),
     "commands.heads": ("heads",),
+    "commands.predict": (
+        "predict",
+        "predict_file",
+    ),
     "commands.score": ("score_targets",),
     "commands.select": ("select",),
+    "commands.shortlist": ("shortlist",),
     "commands.stress": ("stress",),
+    "commands.translate": (
+        "translate",
+        "translate_file",
+    ),
     "commands.tune": ("tune",),
     "common.errors": ("InputError",),
     "data.tokenization.tokenizer": ("Tokenizer",),
@@ -133,6 +153,7 @@ _NAMES = {
         "resumed_or_new",
     ),
     "runs.train": ("train",),
+    "settings.ask": ("AskConfig",),
     "settings.attention": ("AttentionConfig",),
     "settings.average": ("AverageConfig",),
     "settings.callbacks": ("CallbacksConfig",),
@@ -161,6 +182,7 @@ _NAMES = {
     "settings.metrics": ("MetricsConfig",),
     "settings.model": ("ModelConfig",),
     "settings.optimizer": ("OptimizerConfig",),
+    "settings.predict": ("PredictConfig",),
     "settings.push": ("PushConfig",),
     "settings.recovery": ("RecoveryConfig",),
     "settings.report": ("ReportConfig",),
@@ -168,9 +190,11 @@ _NAMES = {
     "settings.schedule": ("ScheduleConfig",),
     "settings.score": ("ScoreConfig",),
     "settings.select": ("SelectConfig",),
+    "settings.shortlist": ("ShortlistConfig",),
     "settings.stress": ("StressConfig",),
     "settings.tokenizer": ("TokenizerConfig",),
     "settings.trainer": ("TrainerConfig",),
+    "settings.translate": ("TranslateConfig",),
     "settings.translator": ("TranslatorConfig",),
     "settings.tune": ("TuneConfig",),
     "tasks.base": ("Task",),

@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 
 from transformer.cli.config import compose
 from transformer.cli.config.arguments import config_folder
-from transformer.cli.config.settings import command_settings, search_changes
+from transformer.cli.config.settings import command_settings
 from transformer.cli.translate import translate
 from transformer.commands.scoring import changed_metrics
 from transformer.common.errors import InputError, errors_name
@@ -86,17 +86,16 @@ def _compose(verb: str, arguments: Sequence[str], run: RunConfig | None) -> Any:
         config = compose.compose_config(verb, arguments)
         if verb == "train":
             return compose.run_settings(config)
-        values: Any = OmegaConf.to_container(config)
+        settings = command_settings(verb, config, arguments)
         if run is not None:
-            changed_search(run.decoding, search_changes(arguments, values["decoding"]))
+            changed_search(run.decoding, settings.decoding)
         if verb == "translate":
-            translate.check(config, arguments)
+            translate.check(settings, arguments)
         if verb == "evaluate":
-            settings = command_settings(verb, config, arguments)
             metrics = changed_metrics(settings, run, settings.checkpoint)
             for name in settings.scores or ():
                 build_metric(name, metrics)
-        return command_settings(verb, config, arguments)
+        return settings
 
 
 def _show(plan: Plan) -> None:

@@ -12,7 +12,7 @@ from transformer.decoding.constraints.request import Request
 from transformer.quality.checks.characters import Alphabet
 from transformer.settings.tokenizer import SYMBOLS
 
-Line = TypeVar("Line", str, Request)
+Line = TypeVar("Line", bound=str | Request)
 
 
 def checked_symbols(

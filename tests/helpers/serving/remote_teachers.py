@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from tests.helpers.serving.chat_server import ChatServer
-from transformer.cli.translate.part_files import open_part
+from transformer.commands.part_files import open_part
 from transformer.recipes.remote_client import ANSWER_START, Client, ask_all
 from transformer.recipes.remote_teacher import Answer, RemoteTeacher
 
 
 def teacher(server: str, **changes: Any) -> RemoteTeacher:
     settings = {"model_name": "m", "backoff": 0.01, "concurrency": 4, **changes}
-    return RemoteTeacher(server, "en", "de", **settings)
+    return RemoteTeacher(server=server, source="en", target="de", **settings)
 
 
 def ask(server: ChatServer, texts: list[str], path: Path, **changes: Any) -> dict[str, Answer]:

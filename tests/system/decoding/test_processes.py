@@ -15,7 +15,7 @@ from tests.helpers.runs.processes import start_verb
 from tests.helpers.runs.ranks import forked_ranks
 from tests.helpers.runs.runs import verb
 from tests.helpers.suite.fork_server import FORKS
-from transformer.cli.translate.part_files import BLOCK
+from transformer.commands.part_files import BLOCK
 
 pytestmark = pytest.mark.thorough
 

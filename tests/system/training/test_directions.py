@@ -4,14 +4,14 @@ import json
 from pathlib import Path
 
 import pytest
-from omegaconf import DictConfig
 
 from tests.helpers.data.text import write_parallel
 from tests.helpers.runs.runs import SMALL, composed, verb
 from transformer.__main__ import main
 from transformer.cli.config.compose import compose_config
-from transformer.cli.translate import translate
-from transformer.cli.translate.part_files import LineAssignment, PartFiles
+from transformer.cli.config.settings import command_settings
+from transformer.commands.part_files import LineAssignment, PartFiles
+from transformer.commands.translate import job, load_line_translator
 from transformer.decoding.translation.document_translator import DocumentTranslator, in_documents
 from transformer.decoding.translation.translator import Translator
 from transformer.runs.train import train
@@ -131,8 +131,7 @@ def test_a_call_that_was_killed_goes_on_with_the_same_windows(
     whole = tmp_path / "whole"
     assert main(["translate", *given, f"output={whole}"]) == 0
     expected = whole.read_text()
-    config = compose_config("translate", [*given, f"output={whole}"])
-    parts = _parts(config, [*given, f"output={whole}"], folder / "low" / "test.src", whole)
+    parts = _parts([*given, f"output={whole}"], folder / "low" / "test.src", whole)
     # Killed in the middle of the third window.
     parts.path(0).write_text("".join(expected.splitlines(keepends=True)[:5]))
     whole.unlink()
@@ -140,8 +139,9 @@ def test_a_call_that_was_killed_goes_on_with_the_same_windows(
     assert whole.read_text() == expected
 
 
-def _parts(config: DictConfig, arguments: list[str], source: Path, output: Path) -> PartFiles:
+def _parts(arguments: list[str], source: Path, output: Path) -> PartFiles:
     """What a killed call leaves beside its output."""
-    share = LineAssignment.from_environment()
-    translator = translate._translator(config, arguments, share)
-    return PartFiles(output, share, translate._job(config, translator, source))
+    config = command_settings("translate", compose_config("translate", arguments), arguments)
+    model = load_line_translator(config)
+    named = job(model.config, model.translator, source)
+    return PartFiles(output, LineAssignment.from_environment(), named)

@@ -11,6 +11,7 @@ from transformer.cli.config.compose import given_sentences
 from transformer.common.schema import field_key, override_key, typed
 
 SETTINGS: dict[str, str] = {
+    "ask": "ask:AskConfig",
     "attention": "attention:AttentionConfig",
     "average": "average:AverageConfig",
     "clean": "clean:CleanConfig",
@@ -19,11 +20,14 @@ SETTINGS: dict[str, str] = {
     "doctor": "doctor:DoctorConfig",
     "evaluate": "evaluate:EvaluateConfig",
     "heads": "heads:HeadsConfig",
+    "predict": "predict:PredictConfig",
     "report": "report:ReportConfig",
     "score": "score:ScoreConfig",
     "select": "select:SelectConfig",
+    "shortlist": "shortlist:ShortlistConfig",
     "stress": "stress:StressConfig",
     "text": "text:TextConfig",
+    "translate": "translate:TranslateConfig",
     "tune": "tune:TuneConfig",
 }
 """The dataclass of each command, in ``transformer.settings``."""

@@ -1,4 +1,4 @@
-"""Where lines come from and go to: files, or the standard streams."""
+"""Where lines come from and go to: a file, or a standard stream."""
 
 import os
 import select
@@ -7,34 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import BinaryIO
 
-from omegaconf import DictConfig
-
-from transformer.cli.config.compose import resolve_path
-from transformer.common.errors import InputError
-from transformer.common.files import check_output_path, named
+from transformer.common.files import named
 from transformer.data.text.lines import MAX_LINE, decoded_lines, read_lines, too_long
-
-Form = Literal["text", "json"]
-
-
-def line_files(config: DictConfig) -> tuple[Path | None, Path | None, bool]:
-    """The paths of ``input`` and ``output``, None for a stream; whether both are regular files."""
-    source, target = (
-        None if config[key] is None else resolve_path(config, key) for key in ("input", "output")
-    )
-    if source is None or target is None or _is_special(source) or _is_special(target):
-        return source, target, False
-    if target.is_dir() or not target.parent.is_dir():
-        raise InputError(f"output={target} is a folder, or in none; give a file in a folder")
-    check_output_path(target, [source])
-    # A link stays one: the file that it names is replaced.
-    return source, target.resolve(), True
-
-
-def _is_special(path: Path) -> bool:
-    return path.exists() and not path.is_file() and not path.is_dir()
 
 
 def open_input(path: Path | None) -> tuple[Iterator[str], Callable[[], bool] | None]:

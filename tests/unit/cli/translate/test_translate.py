@@ -11,7 +11,8 @@ from tests.helpers.decoding.translators import tiny_translator
 from tests.helpers.runs.tuning_runs import write_run
 from transformer.__main__ import main
 from transformer.cli.config.compose import compose_config
-from transformer.cli.translate.translate import _job
+from transformer.cli.config.settings import command_settings
+from transformer.commands.translate import job
 from transformer.quality.failures.flags import Detector
 
 
@@ -26,7 +27,7 @@ from transformer.quality.failures.flags import Detector
     ],
 )
 def test_refusals(argument: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["translate", "checkpoint=x", argument]) == 2
+    assert main(["translate", "checkpoint=x", "input=x", argument]) == 2
     assert capsys.readouterr().err.startswith(f"error: {says}")
 
 
@@ -57,18 +58,19 @@ def test_a_job_is_what_decides_the_translations(tmp_path: Path) -> None:
     source.write_text("alpha\n")
     translator = tiny_translator()
 
-    def job(*arguments: str, text: Path = source) -> str:
-        config = compose_config("translate", ["checkpoint=x", *arguments])
-        return _job(config, translator, text)
+    def named(*arguments: str, text: Path = source) -> str:
+        call = ["checkpoint=x", *arguments]
+        config = command_settings("translate", compose_config("translate", call), call)
+        return job(config, translator, text)
 
-    assert job("device=cuda", "batch_tokens=17") == job()
+    assert named("device=cuda", "batch_tokens=17") == named()
     moved = tmp_path / "moved"
     moved.write_bytes(source.read_bytes())
-    assert job("checkpoint=./x", "input=moved", "output=o", text=moved) == job()
-    assert len({job(), job("precision=int8"), job("to=de"), job("format=json")}) == 4
+    assert named("checkpoint=./x", "input=moved", "output=o", text=moved) == named()
+    assert len({named(), named("precision=int8"), named("to=de"), named("format=json")}) == 4
     # The batch has a part in the candidates of its sentences.
     translator = tiny_translator(shortlist=str(source))
-    assert job("batch_tokens=17") != job() == job("device=cuda")
+    assert named("batch_tokens=17") != named() == named("device=cuda")
 
 
 PROGRAM = """

@@ -1,0 +1,21 @@
+"""The keys of ``predict``."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from transformer.common.schema import Range
+from transformer.settings.translator import Form
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictConfig:
+    """A tagger or a language model, and what it reads; conf/predict.yaml explains the keys."""
+
+    checkpoint: str
+    input: Path | None = None
+    output: Path | None = None
+    format: Form = "text"
+    device: str = "cpu"
+    batch_tokens: Annotated[int, Range(1)] | None = None
+    trust: bool = False
