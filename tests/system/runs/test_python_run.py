@@ -193,5 +193,6 @@ def test_a_program_does_what_commands_do_without_hydra(tmp_path: Path) -> None:
     assert ended.returncode == 0, ended.stderr.decode()
     name, metrics, *written = ended.stdout.decode().split()
     assert (name, metrics) == ("BLEU", "2")
+    assert b"nrefs" not in ended.stderr  # functions log, and print nothing
     assert len(written) == 4 and all((tmp_path / path).exists() for path in written)
     assert files(tmp_path / "scores") >= {"validation.hyp", "validation.json"}
