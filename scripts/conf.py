@@ -19,6 +19,7 @@ from transformer.cli.config.arguments import config_folder
 from transformer.cli.config.help import included_files
 from transformer.cli.config.settings import SETTINGS
 from transformer.cli.recipe import RECIPES
+from transformer.common.schema import field_key
 from transformer.settings.logger import WandbConfig
 from transformer.settings.run import RunConfig
 
@@ -52,7 +53,7 @@ def shown_defaults() -> Iterator[tuple[Path, dict[str, Any]]]:
 def defaults(kind: Any) -> dict[str, Any]:
     """The defaults of a dataclass as plain values, without required fields."""
     made = {
-        field.name.removesuffix("_"): field.default
+        field_key(field.name): field.default
         if field.default_factory is MISSING
         else field.default_factory()
         for field in fields(kind)

@@ -12,6 +12,7 @@ from transformer.common.version import VERSION
 if TYPE_CHECKING:
     from transformer.checkpoint.checkpoint import Checkpoint as Checkpoint
     from transformer.checkpoint.checkpoint import load_checkpoint as load_checkpoint
+    from transformer.commands.ask import ask as ask
     from transformer.commands.attention import attention as attention
     from transformer.commands.average import average as average
     from transformer.commands.clean import clean as clean
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from transformer.runs.resume import resumed_config as resumed_config
     from transformer.runs.resume import resumed_or_new as resumed_or_new
     from transformer.runs.train import train as train
+    from transformer.settings.ask import AskConfig as AskConfig
     from transformer.settings.attention import AttentionConfig as AttentionConfig
     from transformer.settings.average import AverageConfig as AverageConfig
     from transformer.settings.callbacks import CallbacksConfig as CallbacksConfig
@@ -101,6 +103,7 @@ _NAMES = {
         "Checkpoint",
         "load_checkpoint",
     ),
+    "commands.ask": ("ask",),
     "commands.attention": ("attention",),
     "commands.average": ("average",),
     "commands.clean": ("clean",),
@@ -150,6 +153,7 @@ _NAMES = {
         "resumed_or_new",
     ),
     "runs.train": ("train",),
+    "settings.ask": ("AskConfig",),
     "settings.attention": ("AttentionConfig",),
     "settings.average": ("AverageConfig",),
     "settings.callbacks": ("CallbacksConfig",),

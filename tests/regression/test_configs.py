@@ -66,7 +66,8 @@ def test_the_yaml_of_a_command_shows_the_defaults_of_its_dataclass(command: str)
     text = (ROOT / f"{command}.yaml").read_text(encoding="utf-8")
     required = re.findall(r"^(\w+): \?\?\?$", text, re.MULTILINE)
     required += ["reference"] if command == "select" else []  # or the keys of a model
-    needed = [f"{key}=[a,b]" if key == "runs" else f"{key}=x" for key in required]
+    odd = {"runs": "[a,b]", "server": "http://x/translate"}
+    needed = [f"{key}={odd.get(key, 'x')}" for key in required]
     config = compose_config(command, ["~experiment"] if command == "train" else needed)
     if command not in COMMANDS:
         return

@@ -10,6 +10,7 @@ from transformer.checkpoint.locate import TUNED, find_checkpoint
 from transformer.commands.scoring import changed_metrics, require_trusted
 from transformer.common.own_code import import_code
 from transformer.data.corpora.trust import named_classes
+from transformer.interchange.translators import Loaded
 from transformer.report.scores import require_writable
 from transformer.runs.tuning import (
     Challenge,
@@ -30,7 +31,7 @@ class MissingWeights(NamedTuple):
     reason: str
 
 
-Show = Callable[[MissingWeights | Trial | Challenge], None]
+Show = Callable[[MissingWeights | Trial | Challenge], object]
 
 
 @dataclass(frozen=True)
@@ -47,12 +48,21 @@ class TunedCheckpoint:
         return {"checkpoint": str(self.file), **self.tuning.to_json()}
 
 
-def tune(config: TuneConfig, show: Show = lambda _: None) -> TunedCheckpoint:
+def tune(
+    config: TuneConfig,
+    show: Show = lambda event: None,
+    *,
+    loaded: Loaded = lambda checkpoints: None,
+) -> TunedCheckpoint:
     """Try weights and searches on the validation text, and write the best into a checkpoint.
 
     Of a run directory, ``checkpoints/tuned.ckpt`` is written; a file keeps all but its search.
-    ``show`` gets the weights that the run lacks, each trial and each test of the best of them.
-    Raises InputError before the search if nothing can be written, or a setting is wrong.
+
+    Args:
+        config: The settings; InputError before the search if one is wrong, or nothing can be
+            written.
+        show: Gets the weights that the run lacks, each trial and each test of the best of them.
+        loaded: As for ``load_translator``.
     """
     path = config.checkpoint
     candidates = _candidates(config, show)
@@ -62,7 +72,7 @@ def tune(config: TuneConfig, show: Show = lambda _: None) -> TunedCheckpoint:
     metrics = changed_metrics(config, run, path)
     # The search takes hours; its result is written at its end.
     require_writable(path / "checkpoints" if path.is_dir() else path.parent)
-    tuning = try_all(candidates, config, metrics, show)
+    tuning = try_all(candidates, config, metrics, show, loaded)
     best, file = tuning.best, find_checkpoint(path)
     if best is tuning.trials[0] and (path == file or file.stem != TUNED):
         return TunedCheckpoint(file, False, tuning)

@@ -198,8 +198,7 @@ def one_or_all(models: Sequence[Path]) -> Path | Sequence[Path]:
 def _files_read(verb: str, config: Any) -> Iterator[Path]:
     """The files that only the arguments of the user name."""
     if verb == "evaluate":
-        named = (config.terms, config.alignment)  # alignment may be true or false
-        yield from (given_path(name) for name in named if isinstance(name, str | Path))
+        yield from (file for file in (config.terms, config.alignment) if isinstance(file, Path))
     elif verb == "ask" and "{text}" not in config.prompt:
         yield given_path(config.prompt)
 

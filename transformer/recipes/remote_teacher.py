@@ -2,21 +2,18 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from transformer.common.errors import raise_objections
 from transformer.common.language_names import language_name
-from transformer.common.schema import Range, out_of_range
+from transformer.settings.ask import INCOMPLETE, ServerKeys
 
-PROMPT = "Translate from {source} to {target}; answer with the translation alone: {text}"
 _REFUSAL = re.compile(
     r"(?i)\bi(['’]m| am)? (can['’]?t|cannot|unable to|not able to|won['’]t) (assist|help|comply|"
     r"fulfill|translate)\b.{0,20}\b(that|this|request|content|text)\b|\bas an ai (language )?model"
 )
-_ADDRESS = r"https?://([\w.-]+|\[[\da-fA-F:]+\])(:\d+)?(/[^?#\s]*)?"
 
 
 class Answer(NamedTuple):
@@ -28,45 +25,14 @@ class Answer(NamedTuple):
     transient: bool = False
 
 
-@dataclass(frozen=True)
-class RemoteTeacher:
-    """How a server is asked: keys of ``conf/ask.yaml``. No InputError of it shows a key."""
+@dataclass(frozen=True, kw_only=True)
+class RemoteTeacher(ServerKeys):
+    """Requests to a server, and its answers; ``prompt`` is the text, no file."""
 
-    server: str
-    source: str
-    target: str
-    model_name: str | None = None
-    prompt: str = PROMPT
-    parameters: Mapping[str, Any] | None = None
-    candidates: Annotated[int, Range(1)] = 1
-    api_key_env: str | None = "OPENAI_API_KEY"
-    concurrency: Annotated[int, Range(1, 1000)] = 8
-    tries: Annotated[int, Range(1)] = 6
-    timeout: Annotated[float, Range(above=0)] = 120.0
-    backoff: Annotated[float, Range(0)] = 1.0
-    max_left_out: Annotated[float, Range(0, 1)] = 0.1
-
-    def __post_init__(self) -> None:
-        given = (self.model_name, self.prompt, self.parameters, self.candidates)
-        not_chat = not self.is_chat and given != (None, PROMPT, None, 1)
-        incomplete = self.is_chat and (self.model_name is None or "{text}" not in self.prompt)
-        valid = re.fullmatch(_ADDRESS, self.server)
-        name = re.fullmatch(r"[A-Za-z_]\w*", self.api_key_env or "none")
-        own = ", ".join(sorted({*(self.parameters or ())} & {"n", "messages", "model", "stream"}))
-        objections = [
-            *out_of_range(self, ""),
-            "server= must be as http://127.0.0.1:8000/v1, without password and query" * (not valid),
-            "api_key_env= must be the name of an environment variable, not a key" * (not name),
-            "a chat API needs model_name=NAME, and {text} in prompt=" * incomplete,
-            "model_name=, prompt=, parameters= and candidates= need a chat API" * not_chat,
-            f"parameters= cannot set {own}; set model_name=, prompt= or candidates=" * bool(own),
-        ]
-        raise_objections(filter(None, objections))
-
-    @property
-    def is_chat(self) -> bool:
-        """Whether it has a chat API; else it has ``/translate``."""
-        return not self.server.rstrip("/").endswith("/translate")
+    def _objections(self) -> Iterator[str]:
+        yield from super()._objections()
+        if self.is_chat and "{text}" not in self.prompt:
+            yield INCOMPLETE
 
     @property
     def url(self) -> str:

@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
 from transformer.common.files import read_json
+from transformer.runs.resume import check_no_other_run
 from transformer.settings.run import RunConfig, plain_values, run_config
 from transformer.settings.trainer import TrainerConfig
 from transformer.training.distributed.launcher import count_devices, run_ranks
@@ -60,8 +61,11 @@ def train_in_processes(
 ) -> dict[str, float]:
     """Train in so many new processes, and return what rank 0 does; AnotherRankFailed if one fails.
 
-    They show their errors and their log on stderr.
+    They show their errors and their log on stderr. Raises InputError if the folder holds another
+    run.
     """
+    if config.checkpoint is None:
+        check_no_other_run(folder, sweeps=objective is not None)
     if resume is not None:
         resume.take()  # each process reads it
     with TemporaryDirectory() as temporary:

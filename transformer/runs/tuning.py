@@ -20,6 +20,7 @@ from transformer.evaluation.comparison.significance import (
     paired_tests,
 )
 from transformer.evaluation.metrics import DECIMALS, Score, build_metric, score
+from transformer.interchange.translators import Loaded
 from transformer.model.build import build_transformer
 from transformer.settings.decoding import NEUTRAL, SearchConfig
 from transformer.settings.metrics import MetricsConfig
@@ -102,15 +103,17 @@ def try_all(
     offers: Mapping[str, dict[str, Any]],
     config: TuneConfig,
     metrics: MetricsConfig,
-    show: Callable[["Trial | Challenge"], None],
+    show: Callable[["Trial | Challenge"], object],
+    loaded: Loaded = lambda checkpoints: None,
 ) -> "Tuning":
     """Try all weights with the run's own search, then all searches with the chosen weights.
 
     The best of each replaces the run's own only if a paired test on the whole validation set finds
     it better. Without ``config.metric``, the best is by ``metrics.choose``. ``show`` gets each
-    trial, first that of the run itself, and the result of each test.
+    trial, first that of the run itself, and the result of each test; ``loaded`` the model.
     """
     validation = _Validation(offers, config, metrics)
+    loaded([validation.checkpoint])
     searches = grid(validation.search, config.beam_sizes, config.length_penalties)
     challenges: list[Challenge] = []
 
@@ -222,7 +225,8 @@ class _Validation:
         device = find_device(config.device)
         self.batch_tokens = suited_batch_tokens(config.batch_tokens, device)
         self.model = build_transformer(portable.config.model).to(device)
-        self.trained = trained_with(checkpoint.Checkpoint(self.model, portable, self.name))
+        self.checkpoint = checkpoint.Checkpoint(self.model, portable, self.name)
+        self.trained = trained_with(self.checkpoint)
         self.metric = config.metric or scoring.choose
         build_metric(self.metric, scoring)
         self.pairs = validation_pairs(portable.config.data, None)

@@ -12,7 +12,7 @@ from transformer.recipes.remote_teacher import Answer, RemoteTeacher
 
 def teacher(server: str, **changes: Any) -> RemoteTeacher:
     settings = {"model_name": "m", "backoff": 0.01, "concurrency": 4, **changes}
-    return RemoteTeacher(server, "en", "de", **settings)
+    return RemoteTeacher(server=server, source="en", target="de", **settings)
 
 
 def ask(server: ChatServer, texts: list[str], path: Path, **changes: Any) -> dict[str, Answer]:

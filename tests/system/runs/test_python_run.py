@@ -16,6 +16,7 @@ import torch
 from pytorch_lightning import Callback
 from torch.fx.experimental import _config as shape_settings
 
+from tests.helpers.runs.outcomes import differences, outcome
 from tests.helpers.runs.processes import call, tiny_overrides
 from tests.helpers.runs.runs import composed
 from transformer.checkpoint.config_file import read_config
@@ -48,6 +49,9 @@ def test_python_and_the_command_make_the_same_directory(config: RunConfig, tmp_p
     assert call(overrides, tmp_path) == 0
     assert files(python) == files(command) >= {"config.yaml", "train.log", "report.html", ".lock"}
     assert read_config(python) == read_config(command) == config
+    for name in ("config.yaml", "test.json", "test.hyp"):
+        assert (python / name).read_bytes() == (command / name).read_bytes(), name
+    assert differences(outcome(python), outcome(command)) == []
     assert run_report([python])["runs"][0]["state"] == "finished"
     log = (python / "train.log").read_text()
     assert "update 4/4" in log and "done; new text: transformer translate" in log

@@ -8,12 +8,14 @@ import shutil
 import signal
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from omegaconf import OmegaConf
+from pytorch_lightning import Callback
 
 from tests.helpers.runs.processes import Verb, start_verb
 from tests.helpers.runs.ranks import (
@@ -26,7 +28,10 @@ from tests.helpers.runs.ranks import (
     started,
     torchrun,
 )
-from tests.helpers.runs.runs import SMALL, corpus_overrides, verb
+from tests.helpers.runs.runs import SMALL, composed, corpus_overrides, verb
+from transformer.common.errors import InputError
+from transformer.runs.train import train
+from transformer.settings.trainer import TrainerConfig
 
 pytestmark = pytest.mark.thorough
 
@@ -83,6 +88,20 @@ def test_two_processes_train_as_one_does(home: Path) -> None:
     log = (home / "two" / "train.log").read_text()
     assert "rank 1" not in log
     assert log.count("run directory") == 1
+
+
+def test_a_program_trains_on_two_devices_as_the_command_does(home: Path) -> None:
+    trainer = TrainerConfig(strategy="ddp", devices=2, max_steps=4, val_check_interval=2)
+    config = replace(composed(settings(home), home / "cache"), trainer=trainer)
+    with pytest.raises(InputError, match=r"in 2 others: name their classes"):
+        train(config, home / "python", callbacks=[Callback()])
+    metrics = train(config, home / "python")
+    assert files(home / "python") == files(home / "one")
+    rows = curve(home / "python")
+    assert metrics["val/bleu"] == rows["val/bleu", 3] and "test/bleu" in metrics
+    assert (home / "python" / "train.log").read_text().count("run directory") == 1
+    with pytest.raises(InputError, match="holds a run"):
+        train(config, home / "python")
 
 
 def test_two_machines_make_one_run_directory(home: Path) -> None:

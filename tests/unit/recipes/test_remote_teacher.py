@@ -10,13 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from omegaconf import OmegaConf
 
 from tests.helpers.runs.plans import plan, refused
 from tests.helpers.serving.chat_server import REFUSED, ChatServer, now_and_then
 from tests.helpers.serving.remote_teachers import ask, teacher
 from transformer.__main__ import main
-from transformer.cli.config.compose import compose_config
 from transformer.common.errors import InputError
 from transformer.recipes.remote_client import Client
 from transformer.recipes.remote_teacher import Answer, RemoteTeacher
@@ -70,7 +68,7 @@ def test_what_is_asked() -> None:
     for address in ("http://localhost", "http://localhost/v1", f"http://localhost{chat}"):
         assert teacher(address).url == f"http://localhost{chat}"
     assert teacher("https://[::1]:8/x/v2").url == "https://[::1]:8/x/v2/chat/completions"
-    ours = RemoteTeacher("http://localhost:5000/translate", "en", "de")
+    ours = RemoteTeacher(server="http://localhost:5000/translate", source="en", target="de")
     assert ours.request("a") == {"q": "a", "source": "en", "target": "de", "format": "text"}
     assert ours.url == ours.server and ours.read({"translatedText": "b"}).texts == ["b"]
     # All that changes an answer changes the hash, and nothing else does.
@@ -100,14 +98,6 @@ def test_wrong_settings(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=re.escape(message)) as error:
         teacher(**{"server": "http://localhost", **changes})
     assert KEY not in str(error.value)
-
-
-def test_the_yaml_shows_the_defaults() -> None:
-    needed = ["server=a", "input=b", "source=en", "target=de", "output=c"]
-    values: Any = OmegaConf.to_container(compose_config("ask", needed))
-    defaults = vars(RemoteTeacher("http://localhost", "en", "de", model_name="m"))
-    defaults |= {"server": "a", "model_name": None}
-    assert {name: values[name] for name in defaults} == defaults
 
 
 def test_nothing_is_lost_and_nothing_asked_twice(server: ChatServer, tmp_path: Path) -> None:

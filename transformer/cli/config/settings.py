@@ -11,6 +11,7 @@ from transformer.cli.config.compose import given_sentences
 from transformer.common.schema import field_key, override_key, typed
 
 SETTINGS: dict[str, str] = {
+    "ask": "ask:AskConfig",
     "attention": "attention:AttentionConfig",
     "average": "average:AverageConfig",
     "clean": "clean:CleanConfig",

@@ -5,9 +5,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from transformer.checkpoint.checkpoint import read_payload
-from transformer.checkpoint.locate import find_checkpoint
-from transformer.cli.threads import set_search_threads
+from transformer.cli.translator import set_threads
 from transformer.commands.tune import MissingWeights, tune
 from transformer.report.scores import print_json
 from transformer.runs.tuning import Challenge, Trial
@@ -16,10 +14,7 @@ from transformer.settings.tune import TuneConfig
 
 def run(config: TuneConfig, _: Sequence[str]) -> None:
     """Show a line for each trial, and print all as JSON."""
-    set_search_threads(
-        read_payload(find_checkpoint(config.checkpoint, "best"))["state_dict"].values()
-    )
-    tuned = tune(config, partial(_show, first=iter([True])))
+    tuned = tune(config, partial(_show, first=iter([True])), loaded=set_threads)
     file = tuned.file
     if tuned.is_new:
         print(f"written to {file}, now the default of its run; delete it to undo:", file=sys.stderr)
