@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from transformer.commands.predict import predict_file as predict_file
     from transformer.commands.score import score_targets as score_targets
     from transformer.commands.select import select as select
+    from transformer.commands.serve import serve as serve
     from transformer.commands.shortlist import shortlist as shortlist
     from transformer.commands.stress import stress as stress
     from transformer.commands.translate import translate as translate
@@ -85,6 +86,7 @@ if TYPE_CHECKING:
     from transformer.settings.schedule import ScheduleConfig as ScheduleConfig
     from transformer.settings.score import ScoreConfig as ScoreConfig
     from transformer.settings.select import SelectConfig as SelectConfig
+    from transformer.settings.serve import ServeConfig as ServeConfig
     from transformer.settings.shortlist import ShortlistConfig as ShortlistConfig
     from transformer.settings.stress import StressConfig as StressConfig
     from transformer.settings.tokenizer import TokenizerConfig as TokenizerConfig
@@ -118,6 +120,7 @@ _NAMES = {
     ),
     "commands.score": ("score_targets",),
     "commands.select": ("select",),
+    "commands.serve": ("serve",),
     "commands.shortlist": ("shortlist",),
     "commands.stress": ("stress",),
     "commands.translate": (
@@ -190,6 +193,7 @@ _NAMES = {
     "settings.schedule": ("ScheduleConfig",),
     "settings.score": ("ScoreConfig",),
     "settings.select": ("SelectConfig",),
+    "settings.serve": ("ServeConfig",),
     "settings.shortlist": ("ShortlistConfig",),
     "settings.stress": ("StressConfig",),
     "settings.tokenizer": ("TokenizerConfig",),

@@ -4,6 +4,7 @@ import errno
 import math
 import signal
 import socket
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from importlib.resources import files
@@ -140,14 +141,23 @@ def listen(config: ServerConfig) -> socket.socket:
 
 
 def run_until_signal(
-    app: ASGIApp, listening: socket.socket, config: ServerConfig, started: Callable[[], None]
+    app: ASGIApp,
+    listening: socket.socket,
+    config: ServerConfig,
+    started: Callable[[Callable[[], None]], object],
 ) -> None:
-    """Serve on a socket until SIGTERM or Ctrl-C; calls ``started`` when it answers requests."""
+    """Serve on a socket until SIGTERM or Ctrl-C, which only the main thread gets.
+
+    When it answers requests it calls ``started`` with a function that stops it, from any thread.
+    """
 
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
-            started()
+            started(self.stop)
+
+        def stop(self) -> None:
+            self.should_exit = True
 
     server = Server(
         uvicorn.Config(
@@ -162,7 +172,9 @@ def run_until_signal(
         )
     )
     # uvicorn raises the signal again at its end.
-    before = [(one, signal.signal(one, lambda *_: None)) for one in (signal.SIGTERM, signal.SIGINT)]
+    is_main = threading.current_thread() is threading.main_thread()
+    signals = (signal.SIGTERM, signal.SIGINT) if is_main else ()
+    before = [(one, signal.signal(one, lambda *_: None)) for one in signals]
     try:
         server.run(sockets=[listening])
     finally:

@@ -1,10 +1,14 @@
-"""Settings of a server; conf/serve.yaml explains them."""
+"""The keys of ``serve``."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 from transformer.common.schema import Range
-from transformer.settings.decoding import OnFailure
+from transformer.settings.decoding import OnFailure, SearchConfig
+from transformer.settings.model import Precision
+from transformer.settings.translator import EngineName, TranslatorConfig
 
 
 @dataclass(frozen=True)
@@ -30,8 +34,37 @@ class ServerConfig:
 
     host: str = "127.0.0.1"
     port: Annotated[int, Range(0, 65535)] = 5000
-    api_keys: str | None = None
+    api_keys: Path | None = None
     cache: Annotated[int, Range(0)] = 10_000
     drain_seconds: Annotated[float, Range(above=0)] = 30.0
     limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeConfig(ServerConfig):
+    """Which models are served, and how; conf/serve.yaml explains the keys."""
+
+    checkpoint: str | Sequence[str]
+    languages: Sequence[str] | None = None
+    sentences: bool | None = None
     on_failure: OnFailure | None = None
+    device: str = "cpu"
+    precision: Precision | None = None
+    batch_tokens: Annotated[int, Range(1)] | None = None
+    engine: EngineName = "torch"
+    engine_folder: Path | None = None
+    trust: bool = False
+    decoding: Mapping[str, Any] | SearchConfig = field(default_factory=dict)
+
+    def translator(self, checkpoint: Path) -> TranslatorConfig:
+        """The translator of one of the models."""
+        return TranslatorConfig(
+            str(checkpoint),
+            device=self.device,
+            precision=self.precision,
+            batch_tokens=self.batch_tokens,
+            engine=self.engine,
+            engine_folder=self.engine_folder,
+            trust=self.trust,
+            decoding=self.decoding,
+        )
