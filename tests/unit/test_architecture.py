@@ -22,13 +22,13 @@ from transformer.cli.config import arguments
 from transformer.cli.config.arguments import config_folder
 from transformer.cli.config.compose import compose_config
 from transformer.cli.config.settings import SETTINGS
+from transformer.commands import export
 from transformer.common.errors import InputError
 from transformer.common.files import CONFIG_DIR
 from transformer.common.schema import typed
 from transformer.data.corpora.catalog import PUBLISHED
 from transformer.decoding.batched_search import SEARCHES
 from transformer.evaluation.metrics import score
-from transformer.interchange import export
 from transformer.interchange.export_formats import FORMATS
 from transformer.interchange.format_limits import check_formula
 from transformer.model.attention.attention_context import AttentionContext
