@@ -125,15 +125,13 @@ def _prepare(verb: str, arguments: list[str]) -> tuple[Callable[..., None], list
     given: list[Any] = [arguments]
     if verb not in COMPOSE_THEMSELVES:
         # Before the module of the verb: torch takes seconds to import.
-        from transformer.cli.config.compose import compose_config, fetch_models
+        from transformer.cli.config.compose import compose_config
         from transformer.cli.config.settings import command_settings
         from transformer.common.own_code import TRUST
 
         config = compose_config(verb, arguments)
         if config.get("trust") is True:
             os.environ[TRUST] = "true"  # where layers are built, no config is known
-        if verb != "import":
-            fetch_models(config)
         given = [command_settings(verb, config, arguments), arguments]
     return resolve_name(f"transformer.cli.{VERBS[verb][0]}"), given
 

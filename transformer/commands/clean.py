@@ -73,9 +73,9 @@ def _chosen(choices: Filters | Repairs) -> list[str]:
 def _load_models(config: CleanConfig, loaded: Loaded) -> list[CrossEntropies]:
     """The cross-entropies of the two models; InputError if one has another direction."""
     sides, models = (config.data.source, config.data.target), list[CrossEntropies]()
-    for path in config.models or ():
+    for name in config.models or ():
         model = TranslatorConfig(
-            str(path),
+            name,
             device=config.device,
             batch_tokens=config.batch_tokens,
             trust=config.trust,
@@ -84,8 +84,8 @@ def _load_models(config: CleanConfig, loaded: Loaded) -> list[CrossEntropies]:
         source, target = run.data.source, run.data.target
         if (source, target) != sides or run.data.target_tag:
             wanted = "{} to {} alone is wanted; give models=[RUN,REVERSE]".format(*sides)
-            raise InputError(f"{path} translates {source} to {target}, and {wanted}")
-        models.append(partial(_cross_entropies, str(path), score))
+            raise InputError(f"{name} translates {source} to {target}, and {wanted}")
+        models.append(partial(_cross_entropies, name, score))
         sides = sides[1], sides[0]
     return models
 

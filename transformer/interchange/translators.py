@@ -64,6 +64,11 @@ def load_translator(
     return translator, run
 
 
+def fetched(name: str | Path) -> Path:
+    """A path, or the imported run of ``hf://USER/MODEL``."""
+    return local_run(str(name)) if str(name).startswith(HUB) else given_path(name)
+
+
 def local_run(name: str) -> Path:
     """A path or, if neither it nor its folder exists, the imported run of the model USER/MODEL."""
     if not is_hub_name(name):

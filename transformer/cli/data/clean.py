@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from transformer.cli.config.arguments import names_vocabulary_size
 from transformer.cli.progress import counted
-from transformer.cli.translator import set_threads
+from transformer.cli.threads import set_threads
 from transformer.commands.clean import clean
 from transformer.quality.cleaning import CleanedSplit
 from transformer.report.scores import print_json

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from transformer.cli.progress import counted
-from transformer.cli.translator import set_threads
+from transformer.cli.threads import set_threads
 from transformer.commands.ask import ask
 from transformer.recipes.remote_client import counts
 from transformer.settings.ask import AskConfig
