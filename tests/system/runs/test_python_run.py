@@ -190,6 +190,7 @@ serve(serving, started=lambda service: Thread(target=ask, args=[service]).start(
 WITHOUT_HYDRA = 'import sys; assert not {"hydra", "transformer.cli"} & {*sys.modules}'
 
 
+@pytest.mark.thorough
 def test_a_program_does_what_commands_do_without_hydra(tmp_path: Path) -> None:
     assert len(PROGRAM.strip().splitlines()) <= 30
     tiny_overrides(tmp_path)
