@@ -158,9 +158,13 @@ def test_the_process_is_left_as_it_was(config: RunConfig, tmp_path: Path) -> Non
 
 PROGRAM = """
 from pathlib import Path
-import sys
+from threading import Thread
+from urllib.request import urlopen
 from transformer import *
-from transformer.commands.report import report
+
+def ask(service):
+    print(urlopen(f"{service.url}/translate", b"q=alpha&source=en&target=de").status)
+    service.stop()
 
 text = {s: (f"{s}.src", f"{s}.tgt") for s in ("train", "validation", "test")}
 config = RunConfig(
@@ -178,21 +182,23 @@ tested = evaluate(EvaluateConfig("second", split="validation", output=Path("scor
 found = compare(CompareConfig(runs=("first", "second"), bootstrap=9, randomization=9))
 mean = average(AverageConfig(checkpoint=Path("first"), last=2))
 tuned = tune(TuneConfig(checkpoint=Path("second"), beam_sizes=[2], length_penalties=[1.0]))
-page = report(ReportConfig(runs=[Path("first"), Path("second")], output=Path("pages")))
 copy = export(ExportConfig("second", format="safetensors", sentences=None))
-print(tested.scores[0].name, len(found.metrics), mean.file, tuned.file, page, copy.folder)
-assert not {"hydra", "transformer.cli"} & {*sys.modules}
+print(tested.scores[0].name, len(found.metrics), mean.file, tuned.file, copy.folder)
+serving = ServeConfig(checkpoint="second", languages=["en-de"], port=0)
+serve(serving, started=lambda service: Thread(target=ask, args=[service]).start())
 """
+WITHOUT_HYDRA = 'import sys; assert not {"hydra", "transformer.cli"} & {*sys.modules}'
 
 
+@pytest.mark.thorough
 def test_a_program_does_what_commands_do_without_hydra(tmp_path: Path) -> None:
     assert len(PROGRAM.strip().splitlines()) <= 30
     tiny_overrides(tmp_path)
-    (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "program.py").write_text(PROGRAM + WITHOUT_HYDRA)
     ended = run("program.py", folder=tmp_path)
     assert ended.returncode == 0, ended.stderr.decode()
-    name, metrics, *written = ended.stdout.decode().split()
-    assert (name, metrics) == ("BLEU", "2")
+    name, metrics, *written, status = ended.stdout.decode().split()
+    assert (name, metrics, status) == ("BLEU", "2", "200")
     assert b"nrefs" not in ended.stderr  # functions log, and print nothing
-    assert len(written) == 4 and all((tmp_path / path).exists() for path in written)
+    assert len(written) == 3 and all((tmp_path / path).exists() for path in written)
     assert files(tmp_path / "scores") >= {"validation.hyp", "validation.json"}
