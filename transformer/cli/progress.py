@@ -14,7 +14,7 @@ EVERY = 30.0
 
 
 @contextmanager
-def counted(what: str) -> Iterator[Callable[[int, int, str], None]]:
+def counted(what: str) -> Iterator[Callable[..., None]]:
     """Yield a function that is told how many are done, of how many, and what else to show.
 
     Nothing is shown before its first call.
