@@ -87,7 +87,7 @@ NAN = torch.full((24, 16), float("nan"))
         (_set(*CONFIG, "task", value=[]), r"task=\[\] must be a text"),
         (_set(*CONFIG, "data", "${x}", value=1), r"data\.\$\{x\} is not a setting of data"),
         (_set(*CONFIG, "data", "x", value=float("nan")), r"data\.x in its config is no plain"),
-        (_set(*CONFIG, "decoding", "utility", value="os:system"), "names a program"),
+        (_set(*CONFIG, "decoding", "utility", value="os:system"), "utility=os:system"),
         (_set("state_dict", WEIGHT, value=NAN), "hold NaN or infinity"),
         (_set("optimizer_states", value=({"state": {0: {"exp_avg": NAN}}},)), "hold NaN"),
         (_set("state_dict", WEIGHT, value=3), "a weight is no tensor"),

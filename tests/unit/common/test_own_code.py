@@ -1,14 +1,13 @@
 """Code of a user is imported only where the user has named it, or trusts who did."""
 
-import os
 import sys
 from pathlib import Path
 
 import pytest
 from torch import nn
 
-from tests.helpers.model.models import tiny_config
-from transformer.__main__ import main
+from tests.helpers.model.models import tiny_config, tiny_payload
+from transformer.checkpoint.checkpoint import PORTABLE, load_checkpoint, write_payload
 from transformer.common.errors import InputError
 from transformer.common.own_code import TRUST, import_code, own_class
 from transformer.data.corpora.trust import named_classes, needs_trust
@@ -66,10 +65,19 @@ def test_what_is_imported_or_trusted_is_built(
     assert {type(layer.feed_forward).__name__ for layer in model.encoder.layers} == {"Doubled"}
 
 
-def test_a_verb_trusts_the_code_of_its_checkpoint(module: str) -> None:
-    for trust, value in (("false", None), ("true", "true")):
-        assert main(["evaluate", "checkpoint=gone", f"trust={trust}"]) == 2
-        assert os.environ.get(TRUST) == value
+def test_a_trusted_checkpoint_brings_its_layers(
+    module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(TRUST, raising=False)
+    base = "from transformer import FeedForward\n"
+    Path(f"{module}_layers.py").write_text(f"{base}class Mine(FeedForward):\n    pass\n")
+    payload, file = tiny_payload(), tmp_path / "own.ckpt"
+    payload[PORTABLE]["config"]["model"]["feed_forward"] = f"{module}_layers:Mine"
+    write_payload(payload, file)
+    with pytest.raises(InputError, match="is code of a user; add trust=true"):
+        load_checkpoint(file)
+    layer = load_checkpoint(file, trusted=True).model.encoder.layers[0]
+    assert type(layer.feed_forward).__name__ == "Mine"
 
 
 def test_metrics_and_utilities_are_found_beside_the_text(module: str) -> None:

@@ -179,7 +179,7 @@ def test_a_damaged_folder_is_refused(file: str, content: bytes | None, tmp_path:
         (
             "config",
             {"decoding": {"utility": "subprocess:call"}},
-            r"names a program, decoding\.utility=subprocess:call",
+            r"decoding\.utility=subprocess:call",
         ),
     ],
 )
