@@ -8,11 +8,13 @@ These are settings of the process, so that only commands call this module.
 import os
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor
+
+from transformer.checkpoint.checkpoint import Checkpoint
 
 SMALL_WEIGHT = 2**19
 """Elements of a model's largest weight up to which a second thread gains nothing in a search
@@ -37,6 +39,11 @@ def set_search_threads(weights: Iterable[Tensor]) -> None:
         largest = max(weight.numel() for weight in weights)
         torch.set_num_threads(1 if largest <= SMALL_WEIGHT else _DEFAULT_THREADS)
     sleep_when_crowded()
+
+
+def set_threads(checkpoints: Sequence[Checkpoint]) -> None:
+    """`set_search_threads` for these models."""
+    set_search_threads(weight for one in checkpoints for weight in one.model.parameters())
 
 
 def sleep_when_crowded() -> None:

@@ -44,9 +44,9 @@ def clean(
     """Write the good pairs of a corpus to a new folder, and list the others beside them.
 
     ``show`` is told how many pairs the ``models`` have scored, and the largest possible number;
-    ``loaded`` is told the checkpoints of each.
-    With ``fit_vocabulary``, a vocabulary that is too large for the text gets the largest possible
-    size. Raises InputError if the folder is there already, or a text cannot be read.
+    ``loaded`` is told the checkpoints of each. With ``fit_vocabulary``, a vocabulary that is too
+    large for the text gets the largest possible size. Raises InputError if the folder is there
+    already, or a text cannot be read.
     """
     data = one_corpus(config.data)
     models = _load_models(config, loaded)
@@ -73,9 +73,9 @@ def _chosen(choices: Filters | Repairs) -> list[str]:
 def _load_models(config: CleanConfig, loaded: Loaded) -> list[CrossEntropies]:
     """The cross-entropies of the two models; InputError if one has another direction."""
     sides, models = (config.data.source, config.data.target), list[CrossEntropies]()
-    for path in config.models or ():
+    for name in config.models or ():
         model = TranslatorConfig(
-            str(path),
+            name,
             device=config.device,
             batch_tokens=config.batch_tokens,
             trust=config.trust,
@@ -84,8 +84,8 @@ def _load_models(config: CleanConfig, loaded: Loaded) -> list[CrossEntropies]:
         source, target = run.data.source, run.data.target
         if (source, target) != sides or run.data.target_tag:
             wanted = "{} to {} alone is wanted; give models=[RUN,REVERSE]".format(*sides)
-            raise InputError(f"{path} translates {source} to {target}, and {wanted}")
-        models.append(partial(_cross_entropies, str(path), score))
+            raise InputError(f"{name} translates {source} to {target}, and {wanted}")
+        models.append(partial(_cross_entropies, name, score))
         sides = sides[1], sides[0]
     return models
 

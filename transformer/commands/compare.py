@@ -19,7 +19,6 @@ from transformer.commands.scored_text import (
 )
 from transformer.commands.scoring import changed_metrics, require_trusted
 from transformer.common.errors import InputError
-from transformer.common.files import HUB, given_path
 from transformer.data.corpora.evaluation_text import run_split
 from transformer.data.text.lines import read_lines
 from transformer.data.text.parallel import Referenced
@@ -34,7 +33,7 @@ from transformer.evaluation.comparison.compare import (
     check_metrics,
     compare_systems,
 )
-from transformer.interchange.translators import Loaded, load_translator, local_run
+from transformer.interchange.translators import Loaded, fetched, load_translator
 from transformer.report.comparison import save_comparison
 from transformer.settings.compare import CompareConfig
 from transformer.settings.metrics import MetricsConfig
@@ -85,9 +84,7 @@ class _Compared(NamedTuple):
 
 def _find_compared(config: CompareConfig, show: Show, loaded: Loaded) -> _Compared:
     """Read the text, which all runs must share, and translate it where there are no hypotheses."""
-    paths = [
-        local_run(str(run)) if str(run).startswith(HUB) else given_path(run) for run in config.runs
-    ]
+    paths = [*map(fetched, config.runs)]
     runs = list(dict.fromkeys(path for path in paths if path.is_dir() or is_zipfile(path)))
     if config.source is None and not runs:
         raise InputError(

@@ -13,6 +13,7 @@ from transformer.data.tokenization.vocabulary_training import (
     VocabularyTooLarge,
     largest_vocabulary,
 )
+from transformer.interchange.translators import fetched
 from transformer.quality.check import ExaminationConfig
 from transformer.settings.clean import CleanConfig
 from transformer.settings.doctor import DoctorConfig
@@ -27,7 +28,7 @@ def corpus_tokenizer(
     size.
     """
     if config.checkpoint is not None:
-        portable = portable_part(read_payload(find_checkpoint(config.checkpoint)))
+        portable = portable_part(read_payload(find_checkpoint(fetched(config.checkpoint))))
         # The text has no tags, even if the model needs some.
         return Tokenizer.from_state(portable.tokenizer).with_tags(Tags())
     settings, cache, train = config.tokenizer, given_path(config.data.cache), splits["train"]

@@ -1,5 +1,6 @@
 """``export`` and ``push``: the model for another program, written only if it is the same there."""
 
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -56,7 +57,8 @@ def push(config: PushConfig) -> Pushed:
 
 
 def _export(config: ExportConfig, output: Path | None, name: str) -> Exported:
-    folder = run_folder(local_run(config.checkpoint)) / "export" / name
+    config = replace(config, checkpoint=str(local_run(config.checkpoint)))
+    folder = run_folder(Path(config.checkpoint)) / "export" / name
     folder = folder if output is None else given_path(output)
     require_new(folder)
     translator, run = load_translator(config.translator, as_stored=True)

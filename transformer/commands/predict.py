@@ -10,7 +10,7 @@ from transformer.decoding.device import find_device, suited_batch_tokens
 from transformer.decoding.prediction.language_model import LanguageModel
 from transformer.decoding.prediction.predictor import Prediction, Predictor
 from transformer.decoding.prediction.tagger import Tagger
-from transformer.interchange.translators import local_run
+from transformer.interchange.translators import fetched
 from transformer.settings.predict import PredictConfig
 
 Loaded = Callable[[Predictor], object]
@@ -50,9 +50,9 @@ def predict_file(config: PredictConfig, *, loaded: Loaded = lambda predictor: No
 
 def load_predictor(config: PredictConfig) -> Predictor:
     """The tagger or the language model of a checkpoint."""
-    file = find_checkpoint(local_run(config.checkpoint))
+    file = find_checkpoint(fetched(config.checkpoint))
     language_model = checkpoint_task(read_payload(file)) == LanguageModel.task
     kind: type[Predictor] = LanguageModel if language_model else Tagger
     device = find_device(config.device)
     batch_tokens = suited_batch_tokens(config.batch_tokens, device)
-    return kind.load(file, batch_tokens=batch_tokens, device=device)
+    return kind.load(file, batch_tokens=batch_tokens, device=device, trusted=config.trust)

@@ -9,6 +9,7 @@ from transformer.common.own_code import import_code
 from transformer.data.corpora.trust import named_classes, require_trust
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.interchange.readme import model_card
+from transformer.interchange.translators import fetched
 from transformer.report.scores import require_writable, write_whole
 from transformer.runs.report_values import require_config, run_report, write_report
 from transformer.settings.report import ReportConfig
@@ -41,7 +42,8 @@ def report(config: ReportConfig) -> Path:
     return card
 
 
-def _folder(path: Path) -> Path:
+def _folder(name: str | Path) -> Path:
+    path = fetched(name)
     if not path.exists():
         raise InputError(f"{path} does not exist; give a run directory")
     return path if path.is_dir() else run_folder(path)

@@ -19,7 +19,7 @@ from transformer.data.text.parallel import Corpus
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.search.shortlist import FILE, Shortlist, check_tags
-from transformer.interchange.translators import local_run
+from transformer.interchange.translators import fetched
 from transformer.settings.run import RunConfig
 from transformer.settings.shortlist import ShortlistConfig
 
@@ -42,7 +42,7 @@ class WrittenShortlist(NamedTuple):
 
 def shortlist(config: ShortlistConfig) -> WrittenShortlist:
     """Count which target tokens belong to each source token, and write the shortlist."""
-    path = find_checkpoint(local_run(config.checkpoint))
+    path = find_checkpoint(fetched(config.checkpoint))
     payload = read_payload(path)
     require_translation(payload, path)
     portable = portable_part(payload)

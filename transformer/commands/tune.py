@@ -10,7 +10,7 @@ from transformer.checkpoint.locate import TUNED, find_checkpoint
 from transformer.commands.scoring import changed_metrics, require_trusted
 from transformer.common.own_code import import_code
 from transformer.data.corpora.trust import named_classes
-from transformer.interchange.translators import Loaded
+from transformer.interchange.translators import Loaded, fetched
 from transformer.report.scores import require_writable
 from transformer.runs.tuning import (
     Challenge,
@@ -64,7 +64,7 @@ def tune(
         show: Gets the weights that the run lacks, each trial and each test of the best of them.
         loaded: As for ``load_translator``.
     """
-    path = config.checkpoint
+    path = fetched(config.checkpoint)
     candidates = _candidates(config, show)
     run = checkpoint.portable_part(next(iter(candidates.values()))).config
     require_trusted(config, run, path)
@@ -85,7 +85,7 @@ def tune(
 
 def _candidates(config: TuneConfig, show: Show) -> Mapping[str, dict[str, Any]]:
     """The payloads with the weights to compare: of a run directory several, of a file its own."""
-    path = config.checkpoint
+    path = fetched(config.checkpoint)
     if not path.is_dir():
         file = find_checkpoint(path)
         payload = checkpoint.read_merged(file)

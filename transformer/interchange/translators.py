@@ -64,6 +64,11 @@ def load_translator(
     return translator, run
 
 
+def fetched(name: str | Path) -> Path:
+    """A path, or the imported run of ``hf://USER/MODEL``."""
+    return local_run(str(name)) if str(name).startswith(HUB) else given_path(name)
+
+
 def local_run(name: str) -> Path:
     """A path or, if neither it nor its folder exists, the imported run of the model USER/MODEL."""
     if not is_hub_name(name):
@@ -87,7 +92,7 @@ def _load(
     *,
     as_stored: bool = False,
 ) -> tuple[Translator, RunConfig]:
-    checkpoints = load_checkpoints(paths)
+    checkpoints = load_checkpoints(paths, trusted=config.trust)
     loaded(checkpoints)
     trained = trained_with(checkpoints[0])
     search = changed_search(trained.search, config.decoding)
@@ -103,9 +108,9 @@ def _load(
     return translator, checkpoints[0].config
 
 
-def load_checkpoints(paths: Sequence[Path]) -> list[Checkpoint]:
+def load_checkpoints(paths: Sequence[Path], *, trusted: bool = False) -> list[Checkpoint]:
     """The checkpoints, or exports, of one vocabulary."""
-    first, *more = checkpoints = [_checkpoint(path) for path in paths]
+    first, *more = checkpoints = [_checkpoint(path, trusted=trusted) for path in paths]
     vocabulary = Tokenizer.from_state(first.portable.tokenizer).fingerprint
     for other in more:
         if Tokenizer.from_state(other.portable.tokenizer).fingerprint != vocabulary:
@@ -116,12 +121,12 @@ def load_checkpoints(paths: Sequence[Path]) -> list[Checkpoint]:
     return checkpoints
 
 
-def _checkpoint(path: Path) -> Checkpoint:
+def _checkpoint(path: Path, *, trusted: bool) -> Checkpoint:
     if locate.is_ctranslate2(path):
         from transformer.interchange.ctranslate2 import read_ctranslate2
 
         return read_ctranslate2(path)
-    return load_model(path)
+    return load_model(path, trusted=trusted)
 
 
 def _model(

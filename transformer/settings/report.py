@@ -12,7 +12,7 @@ from transformer.common.errors import InputError
 class ReportConfig:
     """A page of one or several runs, or a model card of one; conf/report.yaml explains the keys."""
 
-    runs: Sequence[Path]
+    runs: Sequence[str | Path]
     format: Literal["html", "card"] = "html"
     output: Path | None = None
     library: Literal["transformers", "transformer"] = "transformers"

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Literal
 
 from transformer.common.errors import raise_objections
@@ -17,7 +16,7 @@ WeightsName = Literal["single", "average", "ema"]
 class TuneConfig(ScoringKeys):
     """Weights and searches to try on the validation text; conf/tune.yaml explains the keys."""
 
-    checkpoint: Path
+    checkpoint: str
     weights: Sequence[WeightsName] = ("single", "average", "ema")
     last: Annotated[int, Range(2)] = 5
     beam_sizes: Sequence[int] = (1, 2, 5, 10)

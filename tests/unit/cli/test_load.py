@@ -6,20 +6,22 @@ from typing import Any
 
 import pytest
 import torch
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
 from tests.helpers.decoding.steps import search_config
 from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer
 from tests.helpers.model.models import portable, run_of, tiny_transformer
 from transformer.checkpoint.checkpoint import PORTABLE, write_payload
 from transformer.cli.config.compose import compose_config
-from transformer.cli.translator import load, translator_config
+from transformer.cli.config.settings import command_settings
 from transformer.common.errors import InputError
 from transformer.decoding.alignment import Aligner
 from transformer.decoding.device import suited_batch_tokens, suited_precision
 from transformer.decoding.translation.result import Translation
 from transformer.decoding.translation.translator import Translator
+from transformer.interchange.translators import load_translator
 from transformer.model.head_masks import HeadName, heads_off
+from transformer.settings.run import RunConfig
 
 # The run was validated with other values than conf/decoding/beam.yaml has.
 TRAINED = asdict(
@@ -57,13 +59,16 @@ def written(path: Path, run: dict[str, Any]) -> Path:
     return path
 
 
-def call(checkpoint: Path, *arguments: str) -> tuple[DictConfig, list[str]]:
-    every = [f"checkpoint={checkpoint}", *arguments]
-    return compose_config("translate", every), every
+def called(verb: str, *arguments: str) -> Any:
+    return command_settings(verb, compose_config(verb, arguments), arguments)
+
+
+def load(checkpoint: Path, *arguments: str) -> tuple[Translator, RunConfig]:
+    return load_translator(called("translate", f"checkpoint={checkpoint}", *arguments))
 
 
 def resolve_search(checkpoint: Path, *arguments: str) -> dict[str, Any]:
-    translator, _ = load(*call(checkpoint, *arguments))
+    translator, _ = load(checkpoint, *arguments)
     return vars(translator.search)
 
 
@@ -89,9 +94,7 @@ def test_precision_and_batches_suit_the_device(
     model = "runs=[x,y]" if verb == "compare" else "checkpoint=x"
 
     def chosen(*arguments: str) -> tuple[str, int]:
-        composed = compose_config(verb, [model, *arguments])
-        composed = OmegaConf.create({"checkpoint": "x", **composed})
-        config, there = translator_config(composed, arguments), torch.device(device)
+        config, there = called(verb, model, *arguments), torch.device(device)
         return (
             suited_precision(config.precision, there),
             suited_batch_tokens(config.batch_tokens, there),
@@ -102,7 +105,7 @@ def test_precision_and_batches_suit_the_device(
 
 
 def test_the_config_and_the_search_are_those_of_the_run(checkpoint: Path) -> None:
-    translator, run = load(*call(checkpoint, "batch_tokens=123"))
+    translator, run = load(checkpoint, "batch_tokens=123")
     assert run == run_of(translator.model.config, **RUN)
     assert translator.batch_tokens == 123
     assert vars(translator.search) == TRAINED
@@ -146,7 +149,7 @@ def test_alignment_uses_the_average_unless_a_head_was_guided(
     checkpoint: Path, tmp_path: Path
 ) -> None:
     def aligner(path: Path, *arguments: str) -> Aligner:
-        return load(*call(path, *arguments))[0].aligner
+        return load(path, *arguments)[0].aligner
 
     guided = LOSS | {"alignment_weight": 0.05, "alignment_head": 1}
     learned = written(tmp_path / "guided.ckpt", RUN | {"loss": guided})
@@ -170,7 +173,7 @@ def test_how_links_are_read_off_changes_no_translation(tmp_path: Path) -> None:
     texts = [source for source, _ in PAIRS]
 
     def translations(*arguments: str) -> list[Translation]:
-        return load(*call(path, "decoding.coverage_penalty=5", *arguments))[0].translate(texts)
+        return load(path, "decoding.coverage_penalty=5", *arguments)[0].translate(texts)
 
     expected = translations()
     assert translations("alignment_head=1.0") == translations("alignment_head=1.3") == expected
@@ -201,7 +204,7 @@ def test_how_links_are_read_off_changes_no_translation(tmp_path: Path) -> None:
 )
 def test_refusals(checkpoint: Path, argument: str, message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
-        load(*call(checkpoint, argument))
+        load(checkpoint, argument)
     assert "\n" not in str(caught.value)
 
 
@@ -214,5 +217,5 @@ def test_refusals(checkpoint: Path, argument: str, message: str) -> None:
     ],
 )
 def test_heads_are_off_that_the_user_names(checkpoint: Path, argument: str, off: list[str]) -> None:
-    translator, _ = load(*call(checkpoint, argument))
+    translator, _ = load(checkpoint, argument)
     assert list(map(str, heads_off(translator.model))) == off

@@ -5,20 +5,19 @@ from typing import Any
 
 import pytest
 import torch
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
 from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer
 from tests.helpers.model.models import portable, tiny_transformer
-from tests.unit.cli.test_load import RUN, written
+from tests.unit.cli.test_load import RUN, called, written
 from transformer.checkpoint.checkpoint import PORTABLE, write_payload
 from transformer.cli.config.compose import compose_config
-from transformer.cli.translator import load
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.device import find_device
 from transformer.decoding.search.ensemble import Ensemble
 from transformer.decoding.translation.fingerprint import compute_fingerprint
-from transformer.interchange.translators import load_checkpoints
+from transformer.interchange.translators import load_checkpoints, load_translator
 from transformer.model.head_masks import heads_off
 from transformer.model.layers.linear import Linear
 from transformer.model.layers.quantization import Int8Linear, in_precision
@@ -30,12 +29,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return written(tmp_path_factory.mktemp("run") / "x.ckpt", RUN)
 
 
-def called(*arguments: str) -> DictConfig:
-    return compose_config("translate", arguments)
-
-
 def model(*arguments: str) -> Transformer | Ensemble:
-    return load(called(*arguments), arguments)[0].ensemble
+    return load_translator(called("translate", *arguments))[0].ensemble
 
 
 def test_a_list_of_checkpoints_is_an_ensemble(run: Path) -> None:

@@ -3,9 +3,7 @@
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import fields
-from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any
 
 from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
@@ -23,12 +21,9 @@ from transformer.cli.config.arguments import (
     search_path,
 )
 from transformer.common.errors import ALSO, InputError
-from transformer.common.files import HUB, given_path
-from transformer.common.schema import field_key, override_key, typed, typed_value
+from transformer.common.schema import override_key, typed_value
 from transformer.settings.run import RunConfig, run_config, untied
 from transformer.settings.tokenizer import FILES
-
-T = TypeVar("T")
 
 _OWN_METRIC = {
     "train": ("metrics.custom={}", "metrics.choose=custom"),
@@ -94,7 +89,8 @@ def compose_config(verb: str, arguments: Sequence[str]) -> DictConfig:
         keys = " and ".join(f"{key}=" for key in missing)
         raise InputError(f"{verb} needs a value for {keys}")
     if verb in ("compare", "report"):
-        config.runs = [*resolve_value(config, "runs", Sequence[str]), *split_paths(arguments)[0]]
+        runs = typed_value(OmegaConf.to_container(config.runs), Sequence[str], "runs")
+        config.runs = [*runs, *split_paths(arguments)[0]]
         if verb == "compare" and len(config.runs) < 2:
             raise InputError(
                 "compare takes two systems or more: compare RUN_A RUN_B (or runs=[A,B]); each is a "
@@ -123,22 +119,6 @@ def _check_vocabulary_size(config: DictConfig, overrides: Sequence[str]) -> None
         )
 
 
-def fetch_models(config: DictConfig) -> None:
-    """Replace the models of the Hub that a config names by their runs in the cache."""
-    values: Any = OmegaConf.to_container(config)
-    for key in {"checkpoint", "finetune_from", "models", "reverse", "runs"} & values.keys():
-        several = isinstance(values[key], list)
-        names = values[key] if several else [values[key]]
-        found = [_fetched(name) if str(name).startswith(HUB) else name for name in names]
-        config[key] = found if several else found[0]
-
-
-def _fetched(name: str) -> str:
-    from transformer.interchange.translators import local_run  # which imports torch
-
-    return str(local_run(name))
-
-
 def composition_error(verb: str, overrides: Sequence[str], error: Exception) -> InputError:
     """What to tell the user when Hydra cannot compose: all unknown keys, else its own message."""
     groups = [override for override in overrides if choices(override_key(override))]
@@ -151,54 +131,6 @@ def composition_error(verb: str, overrides: Sequence[str], error: Exception) -> 
     keys = [key for key in map(override_key, overrides) if not key.lstrip("+").startswith("hydra")]
     unknown = [f"unknown key {key}{nearest_key(key, config)}" for key in keys if key not in known]
     return InputError(ALSO.join(unknown) or " ".join(str(error).split()))
-
-
-def resolve_path(config: DictConfig, key: str, default: Path | None = None) -> Path:
-    """The path that a key holds, or the default; a name such as 2014 is a number to Hydra."""
-    if config[key] is None and default is not None:
-        return default
-    return given_path(str(config[key]))
-
-
-def checkpoint_paths(config: DictConfig) -> list[Path]:
-    """The value of ``checkpoint``: one path or several."""
-    names = config.checkpoint
-    return [given_path(str(name)) for name in (names if OmegaConf.is_list(names) else [names])]
-
-
-def resolve_value(config: DictConfig, key: str, hint: Any, default: Any = None) -> Any:
-    """The plain value of a key, checked by its annotation; not every verb has each key."""
-    value = config.get(key, default)
-    if OmegaConf.is_config(value):
-        value = OmegaConf.to_container(value)
-    return typed_value(value, hint, key)
-
-
-def resolve_fields(config: DictConfig, kind: type) -> dict[str, Any]:
-    """The values of the fields of a dataclass that are keys of the config."""
-    hints = get_type_hints(kind)
-    return {key: resolve_value(config, key, hint) for key, hint in hints.items() if key in config}
-
-
-def verb_settings(config: DictConfig, kind: type[T]) -> T:
-    """The dataclass of a verb from those keys of its config that are fields."""
-    keys = [field_key(field.name) for field in fields(kind)]  # type: ignore[arg-type]
-    values = {key: config[key] for key in keys if key in config}
-    plain = {
-        k: OmegaConf.to_container(v) if OmegaConf.is_config(v) else v for k, v in values.items()
-    }
-    hints = get_type_hints(kind)
-    # A name such as 2014 is a number to Hydra.
-    texts = {k: str(v) for k, v in plain.items() if hints.get(k) is str and v is not None}
-    return typed(kind, plain | texts, "")
-
-
-def resolve_positive(config: DictConfig, key: str, minimum: int = 1) -> int:
-    """A whole number, not below the minimum."""
-    number: int = resolve_value(config, key, int)
-    if number < minimum:
-        raise InputError(f"{key}={number} must be at least {minimum}")
-    return number
 
 
 def with_experiment(overrides: Sequence[str]) -> list[str]:

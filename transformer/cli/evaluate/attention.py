@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from transformer.cli.translator import set_threads
+from transformer.cli.threads import set_threads
 from transformer.commands.attention import attention
 from transformer.report.heads import print_best
 from transformer.settings.attention import AttentionConfig

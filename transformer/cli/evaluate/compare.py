@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from transformer.cli.translator import set_threads
+from transformer.cli.threads import set_threads
 from transformer.commands.compare import compare
 from transformer.evaluation.comparison.compare import Comparison
 from transformer.report.comparison import format_comparison, print_comparison

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 
 from transformer.cli.evaluate.stress import stress_table
-from transformer.cli.translator import set_threads
+from transformer.cli.threads import set_threads
 from transformer.commands.evaluate import Evaluated, evaluate
 from transformer.common.escaping import escaped
 from transformer.report.scores import (

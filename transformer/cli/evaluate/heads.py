@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.progress import Progress
 
-from transformer.cli.translator import set_threads
+from transformer.cli.threads import set_threads
 from transformer.commands import heads
 from transformer.report.scores import print_json
 from transformer.settings.heads import HeadsConfig

@@ -7,7 +7,7 @@ from functools import partial
 from rich.console import Console
 from rich.text import Text
 
-from transformer.cli.translator import set_threads
+from transformer.cli.threads import set_threads
 from transformer.commands.scored_text import text_name
 from transformer.commands.stress import stress
 from transformer.quality.stress import StressReport

@@ -27,7 +27,7 @@ from transformer.cli.train.processes import train_assigned, train_run
 from transformer.cli.train.resume import AUTO, TRUST, config_of_arguments, named_checkpoint
 from transformer.cli.train.sweep import directory_override, recorded, show_jobs, sweep_directory
 from transformer.common.errors import InputError
-from transformer.common.files import given_path
+from transformer.common.files import HUB, given_path
 from transformer.common.own_code import import_code
 from transformer.common.processes import COMMAND, command_line
 from transformer.common.schema import override_key
@@ -70,7 +70,7 @@ def run(arguments: Sequence[str]) -> None:
     config = compose.compose_config("train", [one for one in overrides if one not in trust])
     folder = Path(HydraConfig.get().run.dir).absolute()
     given = {override_key(one).lstrip("+") for one in overrides}
-    compose.fetch_models(config)
+    _fetch_model(config)
     if config.finetune_from is not None:
         _take_model(config, given, trusted=f"{TRUST}=true" in trust)
     elif trust:
@@ -156,6 +156,14 @@ def _job(config: DictConfig) -> float:
     return best
 
 
+def _fetch_model(config: DictConfig) -> None:
+    """Replace ``finetune_from=hf://USER/MODEL`` by the run in the cache."""
+    if str(config.finetune_from).startswith(HUB):
+        from transformer.interchange.translators import local_run
+
+        config.finetune_from = str(local_run(config.finetune_from))
+
+
 def _trial(config: DictConfig) -> "tuple[float, Objective]":
     """The best score of a job of a sweep on the validation text, and its objective."""
     from transformer.checkpoint.checkpoint import find_last
@@ -163,7 +171,7 @@ def _trial(config: DictConfig) -> "tuple[float, Objective]":
     from transformer.training.callbacks.sweep_objective import Objective, check_direction
 
     job = HydraConfig.get()
-    compose.fetch_models(config)
+    _fetch_model(config)
     sized = names_vocabulary_size(job.overrides.task)
     # The directory of a trial has its number: a sweep resumes only in a directory that is named.
     folder = Path(job.runtime.output_dir)

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from transformer.cli.translator import set_threads
+from transformer.cli.threads import set_threads
 from transformer.commands.tune import MissingWeights, tune
 from transformer.report.scores import print_json
 from transformer.runs.tuning import Challenge, Trial

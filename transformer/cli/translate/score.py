@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from transformer.cli.translator import set_threads
+from transformer.cli.threads import set_threads
 from transformer.commands.score import score_targets
 from transformer.settings.score import ScoreConfig
 

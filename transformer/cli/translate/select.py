@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from transformer.cli.translator import set_threads
-from transformer.commands import select as commands
+from transformer.cli.threads import set_threads
+from transformer.commands.select import select
 from transformer.settings.select import SelectConfig
 
 
 def run(config: SelectConfig, _: Sequence[str]) -> None:
     """Select the candidates."""
-    commands.select(config, loaded=set_threads)
+    select(config, loaded=set_threads)

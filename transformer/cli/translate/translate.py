@@ -4,8 +4,8 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 
+from transformer.cli.threads import set_threads
 from transformer.cli.translate.line_io import open_input, open_output
-from transformer.cli.translator import set_threads
 from transformer.commands.lines import regular_files
 from transformer.commands.part_files import LineAssignment
 from transformer.commands.translate import translate, translate_file, write_translations
