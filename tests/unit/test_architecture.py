@@ -21,6 +21,7 @@ from transformer.checkpoint.validation import Portable
 from transformer.cli.config import arguments
 from transformer.cli.config.arguments import config_folder
 from transformer.cli.config.compose import compose_config
+from transformer.cli.config.settings import SETTINGS
 from transformer.common.errors import InputError
 from transformer.common.files import CONFIG_DIR
 from transformer.common.schema import typed
@@ -43,6 +44,7 @@ TEXT = PAGE.read_text("utf-8")
 EXAMPLES = dict(re.findall(r"^\*\*An? (\w+)\*\*.*?```python\n(.*?)```", TEXT, re.M | re.S))
 METRIC_YAML, VERB_YAML = re.findall(r"```yaml\n(.*?)```", TEXT, re.S)
 ENTRIES = re.findall(r"of `(?:VERBS|TASKS)`: `(.*?)`", TEXT)
+[SETTINGS_ENTRY] = re.findall(r"of `SETTINGS`: `(.*?)`", TEXT)
 
 
 def run(name: str) -> dict[str, Any]:
@@ -124,7 +126,11 @@ def test_the_verb_runs(
     [(verb, (path, description))] = ast.literal_eval(f"{{{ENTRIES[0]}}}").items()
     monkeypatch.setitem(VERBS, verb, (path, description))
     module = f"transformer.cli.{path.partition(':')[0]}"
-    monkeypatch.setitem(sys.modules, module, SimpleNamespace(**run("command")))
+    example = SimpleNamespace(**run("command"))
+    monkeypatch.setitem(sys.modules, module, example)
+    [(_, kind)] = ast.literal_eval(f"{{{SETTINGS_ENTRY}}}").items()
+    monkeypatch.setitem(SETTINGS, verb, kind)
+    monkeypatch.setitem(sys.modules, f"transformer.settings.{kind.partition(':')[0]}", example)
     (tmp_path / "best.ckpt").touch()
     assert main(["where", f"checkpoint={tmp_path}/best.ckpt"]) == 0
     assert capsys.readouterr().out == f"{tmp_path}/best.ckpt\n"
