@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from transformer.commands.consolidate import consolidate as consolidate
     from transformer.commands.doctor import doctor as doctor
     from transformer.commands.evaluate import evaluate as evaluate
+    from transformer.commands.export import export as export
+    from transformer.commands.export import push as push
     from transformer.commands.heads import heads as heads
     from transformer.commands.predict import predict as predict
     from transformer.commands.predict import predict_file as predict_file
@@ -41,8 +43,6 @@ if TYPE_CHECKING:
     from transformer.decoding.translation.result import Translation as Translation
     from transformer.decoding.translation.translator import Translator as Translator
     from transformer.evaluation.metrics import score as score
-    from transformer.interchange.export import export as export
-    from transformer.interchange.export import push as push
     from transformer.interchange.import_model import import_model as import_model
     from transformer.interchange.translators import load_translator as load_translator
     from transformer.model.attention.multi_head import MultiHeadAttention as MultiHeadAttention
@@ -113,6 +113,10 @@ _NAMES = {
     "commands.consolidate": ("consolidate",),
     "commands.doctor": ("doctor",),
     "commands.evaluate": ("evaluate",),
+    "commands.export": (
+        "export",
+        "push",
+    ),
     "commands.heads": ("heads",),
     "commands.predict": (
         "predict",
@@ -138,10 +142,6 @@ _NAMES = {
     "decoding.translation.result": ("Translation",),
     "decoding.translation.translator": ("Translator",),
     "evaluation.metrics": ("score",),
-    "interchange.export": (
-        "export",
-        "push",
-    ),
     "interchange.import_model": ("import_model",),
     "interchange.translators": ("load_translator",),
     "model.attention.multi_head": ("MultiHeadAttention",),

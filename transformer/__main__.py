@@ -1,7 +1,6 @@
 """``python -m transformer VERB KEY=VALUE…``, also installed as ``transformer``."""
 
 import gc
-import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -9,6 +8,7 @@ from contextlib import contextmanager
 from pkgutil import resolve_name
 from typing import Any
 
+from transformer import cli
 from transformer.cli.exit import run_to_exit_code
 from transformer.common.errors import InputError, did_you_mean
 
@@ -127,13 +127,10 @@ def _prepare(verb: str, arguments: list[str]) -> tuple[Callable[..., None], list
         # Before the module of the verb: torch takes seconds to import.
         from transformer.cli.config.compose import compose_config
         from transformer.cli.config.settings import command_settings
-        from transformer.common.own_code import TRUST
 
         config = compose_config(verb, arguments)
-        if config.get("trust") is True:
-            os.environ[TRUST] = "true"  # where layers are built, no config is known
         given = [command_settings(verb, config, arguments), arguments]
-    return resolve_name(f"transformer.cli.{VERBS[verb][0]}"), given
+    return resolve_name(f"{cli.__name__}.{VERBS[verb][0]}"), given
 
 
 def _print_usage() -> None:

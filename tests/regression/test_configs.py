@@ -15,6 +15,7 @@ from transformer.cli.config.settings import command_settings
 from transformer.cli.recipe import RECIPES
 from transformer.settings.clean import Filters
 from transformer.settings.doctor import CHECKS
+from transformer.settings.serve import ServerConfig
 
 ROOT = config_folder()
 CHOICES = sorted(
@@ -64,6 +65,7 @@ UNSHOWN = {
 def test_the_yaml_of_a_command_shows_the_defaults_of_its_dataclass(command: str) -> None:
     text = (ROOT / f"{command}.yaml").read_text(encoding="utf-8")
     required = re.findall(r"^(\w+): \?\?\?$", text, re.MULTILINE)
+    required += ["reference"] if command == "select" else []  # or the keys of a model
     odd = {"runs": "[a,b]", "server": "http://x/translate"}
     needed = [f"{key}={odd.get(key, 'x')}" for key in required]
     config = compose_config(command, ["~experiment"] if command == "train" else needed)
@@ -77,6 +79,12 @@ def test_the_yaml_of_a_command_shows_the_defaults_of_its_dataclass(command: str)
     # Some commands share a base, and lack some of its keys.
     own = {key for key in unshown if key.partition(".")[0] in kind.__annotations__}
     assert own == UNSHOWN.get(command, set())
+
+
+def test_the_yaml_of_serve_shows_the_defaults_of_the_server() -> None:
+    values = dict(flat(defaults(ServerConfig)))
+    shown = dict(flat(OmegaConf.to_container(compose_config("serve", ["checkpoint=x"]))))
+    assert [key for key in shown.keys() & values.keys() if shown[key] != values[key]] == []
 
 
 def test_the_yaml_of_recipes_and_loggers_shows_their_defaults() -> None:

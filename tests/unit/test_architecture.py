@@ -22,13 +22,13 @@ from transformer.cli.config import arguments
 from transformer.cli.config.arguments import config_folder
 from transformer.cli.config.compose import compose_config
 from transformer.cli.config.settings import SETTINGS
+from transformer.commands import export
 from transformer.common.errors import InputError
 from transformer.common.files import CONFIG_DIR
 from transformer.common.schema import typed
 from transformer.data.corpora.catalog import PUBLISHED
 from transformer.decoding.batched_search import SEARCHES
 from transformer.evaluation.metrics import score
-from transformer.interchange import export
 from transformer.interchange.export_formats import FORMATS
 from transformer.interchange.format_limits import check_formula
 from transformer.model.attention.attention_context import AttentionContext
@@ -43,8 +43,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "architecture.md"
 TEXT = PAGE.read_text("utf-8")
 EXAMPLES = dict(re.findall(r"^\*\*An? (\w+)\*\*.*?```python\n(.*?)```", TEXT, re.M | re.S))
 METRIC_YAML, VERB_YAML = re.findall(r"```yaml\n(.*?)```", TEXT, re.S)
+[SETTING] = re.findall(r"`SETTINGS`: `\"(\w+)\": \"(.*?)\"`", TEXT)
 ENTRIES = re.findall(r"of `(?:VERBS|TASKS)`: `(.*?)`", TEXT)
-[SETTINGS_ENTRY] = re.findall(r"of `SETTINGS`: `(.*?)`", TEXT)
 
 
 def run(name: str) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def test_there_is_one_of_each() -> None:
     assert list(EXAMPLES) == [
         *("loss", "attention", "search", "corpus", "metric", "format", "command", "task")
     ]
-    assert all(len(code.splitlines()) <= 14 for code in EXAMPLES.values())
+    assert all(len(code.splitlines()) <= 18 for code in EXAMPLES.values())
 
 
 def test_the_loss_is_the_formula() -> None:
@@ -125,12 +125,10 @@ def test_the_verb_runs(
     monkeypatch.setattr(arguments, "PACKAGE", tmp_path)
     [(verb, (path, description))] = ast.literal_eval(f"{{{ENTRIES[0]}}}").items()
     monkeypatch.setitem(VERBS, verb, (path, description))
-    module = f"transformer.cli.{path.partition(':')[0]}"
-    example = SimpleNamespace(**run("command"))
-    monkeypatch.setitem(sys.modules, module, example)
-    [(_, kind)] = ast.literal_eval(f"{{{SETTINGS_ENTRY}}}").items()
-    monkeypatch.setitem(SETTINGS, verb, kind)
-    monkeypatch.setitem(sys.modules, f"transformer.settings.{kind.partition(':')[0]}", example)
+    module, settings = f"transformer.cli.{path.partition(':')[0]}", "transformer.settings.where"
+    for name in (module, settings):
+        monkeypatch.setitem(sys.modules, name, SimpleNamespace(**run("command")))
+    monkeypatch.setitem(SETTINGS, *SETTING)
     (tmp_path / "best.ckpt").touch()
     assert main(["where", f"checkpoint={tmp_path}/best.ckpt"]) == 0
     assert capsys.readouterr().out == f"{tmp_path}/best.ckpt\n"

@@ -15,6 +15,8 @@ from transformer.checkpoint.locate import LAST, PREVIOUS, find_checkpoint
 from transformer.checkpoint.validation import Portable, read_portable, validate_weights
 from transformer.common.errors import InputError, errors_name
 from transformer.common.files import given_path
+from transformer.common.own_code import import_code
+from transformer.data.corpora.trust import named_layers
 from transformer.model.build import assemble_transformer
 from transformer.model.positions.absolute import SinusoidalPositions, sinusoids
 from transformer.model.transformer import Transformer
@@ -151,13 +153,17 @@ def _weights_fit(file: Path) -> Iterator[None]:
         raise InputError(f"the weights in {file} do not fit its model: {reason}") from error
 
 
-def build_empty(config: ModelConfig) -> Transformer:
+def build_empty(config: ModelConfig, *, trusted: bool = False) -> Transformer:
     """Build a model whose weights take no memory yet (torch's device ``meta``), to be loaded."""
-    return assemble_empty(config, assemble_transformer)
+    return assemble_empty(config, assemble_transformer, trusted=trusted)
 
 
-def assemble_empty(config: ModelConfig, assemble: Callable[[ModelConfig], Model]) -> Model:
+def assemble_empty(
+    config: ModelConfig, assemble: Callable[[ModelConfig], Model], *, trusted: bool = False
+) -> Model:
     """``build_empty`` for a model of any kind."""
+    if trusted:
+        import_code(named_layers(config))
     if config.has_own_layers:
         return assemble(config)  # a class of the user may make more than weights
     with torch.device("meta"):
@@ -168,13 +174,16 @@ def assemble_empty(config: ModelConfig, assemble: Callable[[ModelConfig], Model]
     return model
 
 
-def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
-    """Load a translator from a file, or the best one of a run directory; or raise InputError."""
+def load_checkpoint(path: str | os.PathLike[str], *, trusted: bool = False) -> Checkpoint:
+    """Load a translator from a file, or the best one of a run directory; or raise InputError.
+
+    If ``trusted``, the modules of its layers of a user, ``MODULE:CLASS``, are imported.
+    """
     file = find_checkpoint(Path(path))
     payload = read_merged(file)
     require_translation(payload, file)
     portable = portable_part(payload)
-    model = build_empty(portable.config.model)
+    model = build_empty(portable.config.model, trusted=trusted)
     load_weights(model, payload, file, assign=True)
     return Checkpoint(model, portable, file)
 

@@ -37,12 +37,17 @@ SIDES = ("source", "target")
 SCALE = ".int8_scale"
 
 
-def load_model(path: Path) -> Checkpoint:
-    """Load a translator from a run, a checkpoint file, or an export; or raise InputError."""
-    return read_safetensors(path) if is_exported(path) else load_checkpoint(path)
+def load_model(path: Path, *, trusted: bool = False) -> Checkpoint:
+    """Load a translator from a run, a checkpoint file, or an export; or raise InputError.
+
+    ``trusted`` is that of ``load_checkpoint``.
+    """
+    if is_exported(path):
+        return read_safetensors(path, trusted=trusted)
+    return load_checkpoint(path, trusted=trusted)
 
 
-def read_safetensors(folder: Path) -> Checkpoint:
+def read_safetensors(folder: Path, *, trusted: bool = False) -> Checkpoint:
     """Read what ``write_safetensors`` wrote; raises InputError if a file is missing or damaged."""
     require_package("safetensors", str(folder), "export")
     from safetensors import SafetensorError
@@ -53,7 +58,9 @@ def read_safetensors(folder: Path) -> Checkpoint:
         for name in [name for name, one in weights.items() if one.dtype == torch.int8]:
             weights[name] = weights[name] * weights.pop(name + SCALE)[:, None]
         checkpoint = read_settings(
-            folder / SETTINGS, lambda model: validate_weights(model, {"state_dict": weights})
+            folder / SETTINGS,
+            lambda model: validate_weights(model, {"state_dict": weights}),
+            trusted=trusted,
         )
         checkpoint.model.tie_weights()
         names = checkpoint.model.state_dict(keep_vars=True)
@@ -68,7 +75,9 @@ def read_safetensors(folder: Path) -> Checkpoint:
         return checkpoint
 
 
-def read_settings(file: Path, check: Callable[[ModelConfig], None]) -> Checkpoint:
+def read_settings(
+    file: Path, check: Callable[[ModelConfig], None], *, trusted: bool = False
+) -> Checkpoint:
     """Read what ``write_settings`` wrote; the model has no weights. ``check`` may refuse it."""
     folder = file.parent
     with errors_name(folder), readable(folder):
@@ -77,7 +86,7 @@ def read_settings(file: Path, check: Callable[[ModelConfig], None]) -> Checkpoin
             raise InputError("it is a model of transformers; import it: transformer import")
         portable = read_portable(values)
         check(portable.config.model)
-        model = build_empty(portable.config.model)
+        model = build_empty(portable.config.model, trusted=trusted)
         tokenizer = {"config": values["tokenizer"], "tags": values["tags"]}
         tokenizer |= {side: _read_subwords(folder, side) for side in SIDES}
         return Checkpoint(model.eval(), replace(portable, tokenizer=tokenizer), folder)

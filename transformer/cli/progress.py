@@ -14,13 +14,16 @@ EVERY = 30.0
 
 
 @contextmanager
-def counted(what: str, total: int) -> Iterator[Callable[[int, str], None]]:
-    """Yield a function that is told how many are done, and what else to show."""
+def counted(what: str) -> Iterator[Callable[..., None]]:
+    """Yield a function that is told how many are done, of how many, and what else to show.
+
+    Nothing is shown before its first call.
+    """
     console = Console(stderr=True)
     if not console.is_terminal:
         last, shown = time.monotonic(), 0
 
-        def log(done: int, note: str) -> None:
+        def log(done: int, total: int, note: str = "") -> None:
             nonlocal last, shown
             if done != shown and (time.monotonic() - last >= EVERY or done == total):
                 last, shown = time.monotonic(), done
@@ -37,21 +40,13 @@ def counted(what: str, total: int) -> Iterator[Callable[[int, str], None]]:
         # What is left of a line: a narrow terminal cuts this column alone.
         TextColumn("{task.fields[note]}", markup=False, table_column=Column(ratio=1, no_wrap=True)),
     )
-    with Progress(*columns, console=console, expand=True) as bar:
-        task = bar.add_task(what, total=total, note="")
-        yield lambda done, note: bar.update(task, completed=done, note=note)
-
-
-@contextmanager
-def counted_from_first(what: str) -> Iterator[Callable[..., None]]:
-    """As `counted`, but its function is told the total, too, and shows nothing before."""
+    bar = Progress(*columns, console=console, expand=True)
     with ExitStack() as stack:
-        report: Callable[[int, str], None] | None = None
 
-        def show(done: int, total: int, note: str = "") -> None:
-            nonlocal report
-            if report is None:
-                report = stack.enter_context(counted(what, total))
-            report(done, note)
+        def update(done: int, total: int, note: str = "") -> None:
+            if not bar.tasks:
+                bar.add_task(what, total=total, note="")
+                stack.enter_context(bar)
+            bar.update(bar.tasks[0].id, completed=done, note=note)
 
-        yield show
+        yield update

@@ -44,9 +44,9 @@ def clean(
     """Write the good pairs of a corpus to a new folder, and list the others beside them.
 
     ``show`` is told how many pairs the ``models`` have scored, and the largest possible number;
-    ``loaded`` is told the checkpoints of each.
-    With ``fit_vocabulary``, a vocabulary that is too large for the text gets the largest possible
-    size. Raises InputError if the folder is there already, or a text cannot be read.
+    ``loaded`` is told the checkpoints of each. With ``fit_vocabulary``, a vocabulary that is too
+    large for the text gets the largest possible size. Raises InputError if the folder is there
+    already, or a text cannot be read.
     """
     data = one_corpus(config.data)
     models = _load_models(config, loaded)

@@ -55,4 +55,4 @@ def load_predictor(config: PredictConfig) -> Predictor:
     kind: type[Predictor] = LanguageModel if language_model else Tagger
     device = find_device(config.device)
     batch_tokens = suited_batch_tokens(config.batch_tokens, device)
-    return kind.load(file, batch_tokens=batch_tokens, device=device)
+    return kind.load(file, batch_tokens=batch_tokens, device=device, trusted=config.trust)

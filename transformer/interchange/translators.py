@@ -92,7 +92,7 @@ def _load(
     *,
     as_stored: bool = False,
 ) -> tuple[Translator, RunConfig]:
-    checkpoints = load_checkpoints(paths)
+    checkpoints = load_checkpoints(paths, trusted=config.trust)
     loaded(checkpoints)
     trained = trained_with(checkpoints[0])
     search = changed_search(trained.search, config.decoding)
@@ -108,9 +108,9 @@ def _load(
     return translator, checkpoints[0].config
 
 
-def load_checkpoints(paths: Sequence[Path]) -> list[Checkpoint]:
+def load_checkpoints(paths: Sequence[Path], *, trusted: bool = False) -> list[Checkpoint]:
     """The checkpoints, or exports, of one vocabulary."""
-    first, *more = checkpoints = [_checkpoint(path) for path in paths]
+    first, *more = checkpoints = [_checkpoint(path, trusted=trusted) for path in paths]
     vocabulary = Tokenizer.from_state(first.portable.tokenizer).fingerprint
     for other in more:
         if Tokenizer.from_state(other.portable.tokenizer).fingerprint != vocabulary:
@@ -121,12 +121,12 @@ def load_checkpoints(paths: Sequence[Path]) -> list[Checkpoint]:
     return checkpoints
 
 
-def _checkpoint(path: Path) -> Checkpoint:
+def _checkpoint(path: Path, *, trusted: bool) -> Checkpoint:
     if locate.is_ctranslate2(path):
         from transformer.interchange.ctranslate2 import read_ctranslate2
 
         return read_ctranslate2(path)
-    return load_model(path)
+    return load_model(path, trusted=trusted)
 
 
 def _model(

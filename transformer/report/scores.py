@@ -59,10 +59,15 @@ def build_table(
     return Text("\n").join([Text(escaped(title), "table.title"), *lines])
 
 
+def scores_table(title: str, scores: Sequence[Score]) -> Text:
+    """Scores and signatures."""
+    rows = [(one.name, f"{one.value:.{one.decimals}f}", one.signature) for one in scores]
+    return build_table(title, ("metric", "score", "signature"), rows, right=(1,))
+
+
 def print_table(title: str, scores: Sequence[Score]) -> None:
     """Show scores and signatures to people, on stderr."""
-    rows = [(one.name, f"{one.value:.{one.decimals}f}", one.signature) for one in scores]
-    table_console().print(build_table(title, ("metric", "score", "signature"), rows, right=(1,)))
+    table_console().print(scores_table(title, scores))
 
 
 def failures_table(failures: "Failures") -> Text:

@@ -1,6 +1,6 @@
 """Checks sources of a vocabulary of characters or words, which cannot spell what it lacks."""
 
-import sys
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
@@ -11,6 +11,8 @@ from transformer.data.tokenization.vocabulary import FEATURES
 from transformer.decoding.constraints.request import Request
 from transformer.quality.checks.characters import Alphabet
 from transformer.settings.tokenizer import SYMBOLS
+
+log = logging.getLogger(__name__)
 
 Line = TypeVar("Line", bound=str | Request)
 
@@ -35,7 +37,4 @@ def checked_symbols(
         yield line
     if count:
         has = "line has" if count == 1 else "lines have"
-        print(
-            f"warning: {count:,} {has} symbols that the vocabulary lacks, first {first}",
-            file=sys.stderr,
-        )
+        log.warning("%s %s symbols that the vocabulary lacks, first %s", f"{count:,}", has, first)

@@ -103,12 +103,12 @@ def grown(payload: dict[str, Any], tags: Tags, words: Sequence[str]) -> dict[str
     return payload | {"state_dict": weights, PORTABLE: portable.to_plain()}
 
 
-def finetuned_config(config: RunConfig, path: Path, *, trusted: bool = False) -> RunConfig:
+def finetuned_config(config: RunConfig, path: Path | str, *, trusted: bool = False) -> RunConfig:
     """The config of a run that begins with a checkpoint, and has its model and its vocabulary.
 
     Raises InputError if the checkpoint names code, and is not trusted.
     """
-    shared = settings_of_initial(path, config.task, (), trusted=trusted)
+    shared = settings_of_initial(Path(path), config.task, (), trusted=trusted)
     if config.data.features is not None:
         shared.pop("data.features", None)
     return changed_config(config, {**shared, "finetune_from": path})

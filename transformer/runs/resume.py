@@ -54,7 +54,7 @@ def check_no_other_run(folder: Path, *, sweeps: bool = False) -> None:
 
 
 def resumed_config(
-    checkpoint: Path,
+    checkpoint: Path | str,
     given: Mapping[str, Any],
     *,
     trusted: bool = False,
@@ -75,6 +75,7 @@ def resumed_config(
     from transformer.checkpoint.checkpoint import portable_part
     from transformer.training.checkpointing.training_state import find_resumable
 
+    checkpoint = Path(checkpoint)
     resume = resume or find_resumable(checkpoint)
     saved = portable_part(resume.payload).config
     before = dotted_values(saved)
@@ -108,7 +109,7 @@ class ResumedOrNew(NamedTuple):
 
 
 def resumed_or_new(
-    config: RunConfig, folder: Path, *, named: bool = True, sized: bool = True
+    config: RunConfig, folder: Path | str, *, named: bool = True, sized: bool = True
 ) -> ResumedOrNew:
     """Resume the run in a folder, or begin it: ``checkpoint=auto`` of the command.
 
@@ -116,7 +117,7 @@ def resumed_or_new(
     is resumed. Unless the size of the vocabulary is given (``sized``), that of the run replaces it.
     Raises InputError if the folder holds another run.
     """
-    largest = None if sized else config.tokenizer.vocab_size
+    folder, largest = Path(folder), None if sized else config.tokenizer.vocab_size
     run, reason = find_run_to_resume(config, folder, named=named, largest=largest)
     before = None if run is None else read_config(run)
     if before is not None and before.tokenizer.vocab_size is not None:

@@ -8,8 +8,7 @@ from typing import Annotated, Any
 
 from transformer.common.errors import raise_objections
 from transformer.common.schema import Range, out_of_range
-from transformer.settings.metrics import MetricsConfig
-from transformer.settings.translator import TranslatorConfig
+from transformer.settings.select import ChoiceKeys
 
 PROMPT = "Translate from {source} to {target}; answer with the translation alone: {text}"
 INCOMPLETE = "a chat API needs model_name=NAME, and {text} in prompt="
@@ -60,44 +59,14 @@ class ServerKeys:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AskConfig(ServerKeys):
+class AskConfig(ServerKeys, ChoiceKeys):
     """A text that a server translates; conf/ask.yaml explains the keys."""
 
     input: Path
     output: Path
     answers: Path | None = None
-    reference: Path | None = None
-    reverse: str | None = None
-    to: str | None = None
-    tag: str | None = None
-    from_: str | None = None
-    device: str = "cpu"
-    batch_tokens: Annotated[int, Range(1)] | None = None
-    trust: bool = False
-    tokenize: str = MetricsConfig.tokenize
-    lowercase: bool = MetricsConfig.lowercase
 
     def _objections(self) -> Iterator[str]:
         yield from super()._objections()
         if (self.reference, self.reverse).count(None) != 2 - (self.candidates > 1):
             yield "candidates=N goes with one of reference=FILE and reverse=RUN"
-
-    @property
-    def metrics(self) -> MetricsConfig:
-        """How BLEU compares a candidate with a reference."""
-        return MetricsConfig(self.tokenize, self.lowercase)
-
-    @property
-    def reverse_model(self) -> TranslatorConfig | None:
-        """The model that gives the log-probability of a line from its candidates."""
-        if self.reverse is None:
-            return None
-        return TranslatorConfig(
-            self.reverse,
-            to=self.to,
-            tag=self.tag,
-            from_=self.from_,
-            device=self.device,
-            batch_tokens=self.batch_tokens,
-            trust=self.trust,
-        )

@@ -33,5 +33,8 @@ class ExportConfig:
     def translator(self) -> TranslatorConfig:
         """The translator that is exported, with the search of its run."""
         return TranslatorConfig(
-            self.checkpoint, heads_off=self.heads_off, batch_tokens=self.batch_tokens
+            self.checkpoint,
+            heads_off=self.heads_off,
+            batch_tokens=self.batch_tokens,
+            trust=self.trust,
         )

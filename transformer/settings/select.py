@@ -1,4 +1,4 @@
-"""The keys of ``select``."""
+"""The keys of ``select``, and of all that chooses among candidates."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,16 +10,13 @@ from transformer.settings.translator import TranslatorConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class SelectConfig:
-    """Lists of candidates, and what chooses from them; conf/select.yaml explains the keys."""
+class ChoiceKeys:
+    """What chooses among candidates: BLEU with a reference, or a model of the reverse direction."""
 
-    nbest: Path
-    output: Path
     reference: Path | None = None
-    source: Path | None = None
     reverse: str | None = None
-    tokenize: str | None = None
-    lowercase: bool | None = None
+    tokenize: str = MetricsConfig.tokenize
+    lowercase: bool = MetricsConfig.lowercase
     to: str | None = None
     tag: str | None = None
     from_: str | None = None
@@ -30,10 +27,7 @@ class SelectConfig:
     @property
     def metrics(self) -> MetricsConfig:
         """How BLEU compares a candidate with a reference."""
-        return MetricsConfig(
-            MetricsConfig.tokenize if self.tokenize is None else self.tokenize,
-            MetricsConfig.lowercase if self.lowercase is None else self.lowercase,
-        )
+        return MetricsConfig(self.tokenize, self.lowercase)
 
     @property
     def reverse_model(self) -> TranslatorConfig | None:
@@ -49,3 +43,12 @@ class SelectConfig:
             batch_tokens=self.batch_tokens,
             trust=self.trust,
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectConfig(ChoiceKeys):
+    """Lists of candidates, and what chooses from them; conf/select.yaml explains the keys."""
+
+    nbest: Path
+    output: Path
+    source: Path | None = None

@@ -1,6 +1,6 @@
 """The tasks by name, and the scores of a trained one; training is not known here."""
 
-from collections.abc import Sequence
+import logging
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
@@ -11,12 +11,13 @@ from transformer.checkpoint.checkpoint import TEXT_TO_TEXT, checkpoint_task, por
 from transformer.common.errors import InputError
 from transformer.common.own_code import own_class
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.evaluation.metrics import Score
-from transformer.report.scores import failures_table, print_table, save_report, table_console
+from transformer.report.scores import failures_table, save_report, scores_table
 from transformer.settings.run import RunConfig
 
 if TYPE_CHECKING:  # they import Lightning, which takes seconds
-    from transformer.tasks.base import Evaluation, Task
+    from transformer.tasks.base import Task
+
+logger = logging.getLogger(__name__)
 
 TASKS = {
     "translation": "transformer.tasks.translation:TranslationTask",
@@ -62,11 +63,16 @@ def make_task(config: RunConfig, payload: dict[str, Any] | None = None) -> "Task
 
 
 def test(folder: Path, task: "Task", device: torch.device) -> dict[str, float]:
-    """Score the test splits with the best checkpoint on a device; write the results."""
+    """Score the test splits with the best checkpoint on a device; log and write the results."""
     score = task.evaluator(folder, device)
     metrics: dict[str, float] = {}
     for split in _tests(task):
-        scores = report(split, score(split), folder)
+        evaluation = score(split)
+        scores, failures = evaluation.scores, evaluation.failures
+        logger.info("%s", scores_table(split, scores))
+        if failures is not None:
+            logger.info("%s", failures_table(failures))
+        save_report(folder, split, scores, evaluation.hypotheses, failures)
         metrics |= {f"{split}/{s.name.lower()}": s.value for s in scores}
     return metrics
 
@@ -78,14 +84,3 @@ def untested(folder: Path, task: "Task") -> bool:
 
 def _tests(task: "Task") -> list[str]:
     return [split for split in task.data.splits if split != "validation"]
-
-
-def report(name: str, evaluation: "Evaluation", folder: Path | None) -> Sequence[Score]:
-    """Show an evaluation on stderr, and save it where a folder is given; return its scores."""
-    print_table(name, evaluation.scores)
-    failures = evaluation.failures
-    if failures is not None:
-        table_console().print(failures_table(failures))
-    if folder is not None:
-        save_report(folder, name, evaluation.scores, evaluation.hypotheses, failures)
-    return evaluation.scores

@@ -40,7 +40,7 @@ def test_the_snippets_run(
         exec(compile("\n" * line + snippet["code"], "docs/python.md", "exec"), page)
         # An untrained model says control characters, too.
         printed.append(capsys.readouterr().out.removesuffix("\n").split("\n"))
-    *translated, scores, tags, metrics, compared, alone, _ = printed
+    *translated, scores, tags, metrics, compared, program, alone, _ = printed
     _, nbest, asked, links, stream, ensemble = translated
     assert len(nbest) == 3
     assert len(asked) == 3
@@ -57,6 +57,12 @@ def test_the_snippets_run(
     assert (tmp_path / "runs" / "mine" / "test.json").is_file()
     assert re.match(r"BLEU [\d.]+ nrefs:1\|case:mixed", compared[0])
     assert [line.split()[0] for line in compared[-2:]] == ["BLEU", "chrF2"]
+    name, sure, folder, answer = program
+    assert (name, sure) in {("BLEU", "True"), ("BLEU", "False")}
+    assert (tmp_path / folder / "model.safetensors").is_file()
+    assert answer == "dict_keys(['translatedText'])"
+    [code] = [found["code"] for found in SNIPPET.finditer(text) if "serve(" in found["code"]]
+    assert len([line for line in code.split("\n") if line]) <= 30
     assert alone == ["torch.Size([2, 5, 100])"]
     _trains_with_own_code(page, capsys, monkeypatch)
 

@@ -18,7 +18,7 @@ from torch.fx.experimental import _config as shape_settings
 
 from tests.helpers.runs.outcomes import differences, outcome
 from tests.helpers.runs.processes import call, tiny_overrides
-from tests.helpers.runs.runs import composed
+from tests.helpers.runs.runs import composed, run
 from transformer.checkpoint.config_file import read_config
 from transformer.common.errors import InputError
 from transformer.runs.report_values import run_report
@@ -154,3 +154,51 @@ def test_the_process_is_left_as_it_was(config: RunConfig, tmp_path: Path) -> Non
         train(replace(config, finetune_from=tmp_path / "missing"), tmp_path / "other")
     assert {**process_state(), **new} == {**before, **new}
     assert not (tmp_path / "other").exists()
+
+
+PROGRAM = """
+from pathlib import Path
+from threading import Thread
+from urllib.request import urlopen
+from transformer import *
+
+def ask(service):
+    print(urlopen(f"{service.url}/translate", b"q=alpha&source=en&target=de").status)
+    service.stop()
+
+text = {s: (f"{s}.src", f"{s}.tgt") for s in ("train", "validation", "test")}
+config = RunConfig(
+    data=DataConfig(corpus="files", source="src", target="tgt", batch_tokens=96, **text),
+    tokenizer=TokenizerConfig(vocab_size=285),
+    model=ModelConfig(d_model=16, num_heads=2, ffn_dim=16, encoder_layers=1, decoder_layers=1),
+    trainer=TrainerConfig(max_steps=4, val_check_interval=2),
+    decoding=SearchConfig(algorithm="greedy", beam_size=1),
+    schedule=ScheduleConfig(warmup=2),
+)
+train(config, "first")
+train(resumed_config("first", {"trainer.max_steps": 6}), "first")
+train(finetuned_config(config, "first"), "second")
+tested = evaluate(EvaluateConfig("second", split="validation", output=Path("scores")))
+found = compare(CompareConfig(runs=("first", "second"), bootstrap=9, randomization=9))
+mean = average(AverageConfig(checkpoint=Path("first"), last=2))
+tuned = tune(TuneConfig(checkpoint=Path("second"), beam_sizes=[2], length_penalties=[1.0]))
+copy = export(ExportConfig("second", format="safetensors", sentences=None))
+print(tested.scores[0].name, len(found.metrics), mean.file, tuned.file, copy.folder)
+serving = ServeConfig(checkpoint="second", languages=["en-de"], port=0)
+serve(serving, started=lambda service: Thread(target=ask, args=[service]).start())
+"""
+WITHOUT_HYDRA = 'import sys; assert not {"hydra", "transformer.cli"} & {*sys.modules}'
+
+
+@pytest.mark.thorough
+def test_a_program_does_what_commands_do_without_hydra(tmp_path: Path) -> None:
+    assert len(PROGRAM.strip().splitlines()) <= 30
+    tiny_overrides(tmp_path)
+    (tmp_path / "program.py").write_text(PROGRAM + WITHOUT_HYDRA)
+    ended = run("program.py", folder=tmp_path)
+    assert ended.returncode == 0, ended.stderr.decode()
+    name, metrics, *written, status = ended.stdout.decode().split()
+    assert (name, metrics, status) == ("BLEU", "2", "200")
+    assert b"nrefs" not in ended.stderr  # functions log, and print nothing
+    assert len(written) == 3 and all((tmp_path / path).exists() for path in written)
+    assert files(tmp_path / "scores") >= {"validation.hyp", "validation.json"}

@@ -12,6 +12,7 @@ from omegaconf import OmegaConf
 from transformer.recipes.overrides import override
 
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\n\r$"), max_size=12)
+TEXTS |= st.text("'\\\" a", max_size=6)
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXTS,
     lambda inner: st.lists(inner, max_size=3),

@@ -18,16 +18,17 @@ def where(index: int) -> str:
     return f"stdin:{index + 1}"
 
 
-def test_unknown_symbols_are_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_symbols_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
     lines = [TaggedText("abc\tV", SourceTags("x")), "a😀b\tV", Request("abc\tQ"), ""]
     assert [*checked_symbols(lines, TOKENIZER, where)] == lines
-    assert capsys.readouterr().err == (
-        "warning: 2 lines have symbols that the vocabulary lacks, first stdin:2: "
-        '"😀" U+1F600 in "a😀b⟨U+0009⟩V"\n'
-    )
+    assert caplog.messages == [
+        "2 lines have symbols that the vocabulary lacks, first stdin:2: "
+        '"😀" U+1F600 in "a😀b⟨U+0009⟩V"'
+    ]
+    caplog.clear()
     assert [*checked_symbols(["abc\tV;PST\n"], TOKENIZER, where)] == ["abc\tV;PST\n"]
     assert [*checked_symbols(["a😀\tb\tc"], tiny_tokenizer(), where)]
-    assert capsys.readouterr().err == ""
+    assert not caplog.messages
 
 
 def test_a_second_tab_is_an_error() -> None:

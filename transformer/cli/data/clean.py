@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from transformer.cli.config.arguments import names_vocabulary_size
-from transformer.cli.progress import counted_from_first
+from transformer.cli.progress import counted
 from transformer.cli.threads import set_threads
 from transformer.commands.clean import clean
 from transformer.quality.cleaning import CleanedSplit
@@ -15,7 +15,7 @@ from transformer.settings.clean import CleanConfig
 
 def run(config: CleanConfig, arguments: Sequence[str]) -> None:
     """Write the good pairs, and list the others."""
-    with counted_from_first("scored by models= (faulty pairs aside)") as show:
+    with counted("scored by models= (faulty pairs aside)") as show:
         cleaned, skipped = clean(
             config,
             fit_vocabulary=not names_vocabulary_size(arguments),

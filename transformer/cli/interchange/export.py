@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Sequence
 
-from transformer.interchange.export import export
+from transformer.commands.export import export
 from transformer.settings.export import ExportConfig
 
 

@@ -4,8 +4,8 @@ import json
 import sys
 from collections.abc import Sequence
 
+from transformer.commands.export import push
 from transformer.common.files import HUB
-from transformer.interchange.export import push
 from transformer.settings.push import PushConfig
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from transformer.cli.progress import counted_from_first
+from transformer.cli.progress import counted
 from transformer.cli.threads import set_threads
 from transformer.commands.ask import ask
 from transformer.recipes.remote_client import counts
@@ -11,7 +11,7 @@ from transformer.settings.ask import AskConfig
 
 def run(config: AskConfig, _: Sequence[str]) -> None:
     """Ask for each line."""
-    with counted_from_first("asked for different lines") as show:
+    with counted("asked for different lines") as show:
         asked = ask(config, show=show, loaded=set_threads)
     sizes = ", ".join(f"{file} {count:,} lines" for file, count in asked.lines.items())
     print(f"{sizes}; answers: {counts(asked.answers.values())}")

@@ -51,8 +51,12 @@ class Predictor(ABC):
         *,
         batch_tokens: int = 4096,
         device: torch.device | str = "cpu",
+        trusted: bool = False,
     ) -> P:
-        """Load a checkpoint file, or the best checkpoint of a run directory, of this task."""
+        """Load a checkpoint file, or the best checkpoint of a run directory, of this task.
+
+        ``trusted`` is that of ``load_checkpoint``.
+        """
         file = find_checkpoint(Path(path))
         payload = checkpoint.read_merged(file)
         if (task := checkpoint.checkpoint_task(payload)) != cls.task:
@@ -64,7 +68,8 @@ class Predictor(ABC):
             tokenizer = Tokenizer.from_state(portable.tokenizer)
             if (config.source_vocab_size, config.target_vocab_size) != cls.sizes(tokenizer):
                 raise InputError("its model and its tokenizer have different sizes")
-        model = checkpoint.assemble_empty(config, partial(assemble_single_stack, causal=cls.causal))
+        assemble = partial(assemble_single_stack, causal=cls.causal)
+        model = checkpoint.assemble_empty(config, assemble, trusted=trusted)
         checkpoint.load_weights(model, payload, file, assign=True)
         return cls(model.to(device), tokenizer, batch_tokens)
 
