@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from transformer.commands.heads import heads as heads
     from transformer.commands.predict import predict as predict
     from transformer.commands.predict import predict_file as predict_file
+    from transformer.commands.report import report as report
     from transformer.commands.score import score_targets as score_targets
     from transformer.commands.select import select as select
     from transformer.commands.serve import serve as serve
@@ -122,6 +123,7 @@ _NAMES = {
         "predict",
         "predict_file",
     ),
+    "commands.report": ("report",),
     "commands.score": ("score_targets",),
     "commands.select": ("select",),
     "commands.serve": ("serve",),

@@ -40,7 +40,7 @@ from benchmarks.results.page import write_between
 from benchmarks.results.records import machine
 from transformer.common.errors import InputError
 from transformer.evaluation.metrics import score
-from transformer.report.scores import table_console
+from transformer.reports.scores import table_console
 
 if TYPE_CHECKING:
     from benchmarks.decoding.engines import Engine, Pieces

@@ -38,7 +38,7 @@ from benchmarks.results.page import write_between
 from benchmarks.results.records import machine, short
 from benchmarks.results.version import code_version
 from benchmarks.training.subject_process import MOST, NAMES, Subject
-from transformer.report.scores import table_console
+from transformer.reports.scores import table_console
 
 BUDGETS = {"tiny": 4096, "base": 2048}
 EOLE = 1.25

@@ -18,8 +18,8 @@ from tests.unit.evaluation.comparison.test_compare import KEYS, SYSTEMS, TEXT
 from transformer.common.escaping import escaped, escaped_json
 from transformer.evaluation.comparison.compare import Comparison, compare_systems
 from transformer.quality.check import quoted
-from transformer.report.attention_page import attention_page
-from transformer.report.scores import build_table
+from transformer.reports.attention_page import attention_page
+from transformer.reports.scores import build_table
 
 HOSTILE = (
     *("\r<script>alert(1)</script>", "\r# heading\r", "![a](b)", "[a](http://b.c)", "<http://b.c>"),

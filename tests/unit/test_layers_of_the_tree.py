@@ -16,7 +16,7 @@ import transformer
 PACKAGE = Path(transformer.__file__).parent
 ORDER = (
     *("common", "settings", "data", "model", "checkpoint", "decoding", "evaluation", "quality"),
-    *("report", "interchange", "training", "tasks", "runs", "recipes", "serving"),
+    *("reports", "interchange", "training", "tasks", "runs", "recipes", "serving"),
     *("commands", "cli"),
 )
 """The folders of the package; each imports only from those to its left."""

@@ -16,8 +16,8 @@ from transformer.evaluation.attention import head_survey
 from transformer.evaluation.attention.view import AttentionKind, AttentionView
 from transformer.interchange.translators import Loaded, load_translator, local_run
 from transformer.model.transformer import Transformer
-from transformer.report.attention_page import attention_page
-from transformer.report.scores import require_writable
+from transformer.reports.attention_page import attention_page
+from transformer.reports.scores import require_writable
 from transformer.settings.attention import AttentionConfig
 from transformer.settings.run import RunConfig
 

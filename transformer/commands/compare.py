@@ -34,7 +34,7 @@ from transformer.evaluation.comparison.compare import (
     compare_systems,
 )
 from transformer.interchange.translators import Loaded, fetched, load_translator
-from transformer.report.comparison import save_comparison
+from transformer.reports.comparison import save_comparison
 from transformer.settings.compare import CompareConfig
 from transformer.settings.metrics import MetricsConfig
 from transformer.settings.run import RunConfig

@@ -36,8 +36,8 @@ from transformer.interchange.translators import Loaded, load_translator, local_r
 from transformer.quality.failures.flags import Detector
 from transformer.quality.failures.monitor import Failures, as_outputs, find_failures
 from transformer.quality.stress import StressReport, StressTest
-from transformer.report.scores import save_report
-from transformer.report.unknown_symbols import checked_symbols
+from transformer.reports.scores import save_report
+from transformer.reports.unknown_symbols import checked_symbols
 from transformer.settings.evaluate import EvaluateConfig
 from transformer.tasks.registry import make_task
 

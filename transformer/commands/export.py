@@ -11,7 +11,7 @@ from transformer.common.files import given_path
 from transformer.common.hub import hub_error, repository
 from transformer.interchange.export_formats import folder_name, write_export
 from transformer.interchange.translators import load_translator, local_run
-from transformer.report.scores import require_new
+from transformer.reports.scores import require_new
 from transformer.settings.export import ExportConfig
 from transformer.settings.push import PushConfig
 

@@ -8,7 +8,7 @@ from transformer.data.corpora.trust import require_trust
 from transformer.evaluation.attention.head_ablation import ablate, loss_scorer, metric_scorer
 from transformer.interchange.translators import Loaded, load_translator
 from transformer.model.head_masks import HeadName, attention_heads, heads_off
-from transformer.report.heads import HeadReport
+from transformer.reports.heads import HeadReport
 from transformer.settings.heads import HeadsConfig
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from transformer.data.corpora.trust import named_classes, require_trust
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.interchange.readme import model_card
 from transformer.interchange.translators import fetched
-from transformer.report.scores import require_writable, write_whole
+from transformer.reports.scores import require_writable, write_whole
 from transformer.runs.report_values import require_config, run_report, write_report
 from transformer.settings.report import ReportConfig
 

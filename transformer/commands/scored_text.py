@@ -12,7 +12,7 @@ from transformer.data.corpora.evaluation_text import read_texts, run_split
 from transformer.data.corpora.mixture import AnySplit
 from transformer.data.corpora.split import Split
 from transformer.data.text.parallel import Corpus, Referenced, file_format
-from transformer.report.scores import require_writable
+from transformer.reports.scores import require_writable
 from transformer.settings.data import DataConfig
 from transformer.settings.run import RunConfig
 from transformer.settings.scoring import ScoredTextKeys

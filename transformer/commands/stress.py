@@ -13,7 +13,7 @@ from transformer.evaluation.metrics import build_metric
 from transformer.interchange.translators import Loaded, load_translator, local_run
 from transformer.quality.failures.flags import Detector
 from transformer.quality.stress import StressReport, StressTest, sample_size
-from transformer.report.scores import require_writable, write_whole
+from transformer.reports.scores import require_writable, write_whole
 from transformer.settings.stress import StressConfig
 
 SECONDS = 120.0

@@ -11,7 +11,7 @@ from transformer.commands.scoring import changed_metrics, require_trusted
 from transformer.common.own_code import import_code
 from transformer.data.corpora.trust import named_classes
 from transformer.interchange.translators import Loaded, fetched
-from transformer.report.scores import require_writable
+from transformer.reports.scores import require_writable
 from transformer.runs.tuning import (
     Challenge,
     Trial,

@@ -31,7 +31,7 @@ def import_model(config: ImportConfig) -> Path:
         if not is_remote:
             raise InputError("output= names no folder for the run; give one")
         return _cached(config)
-    from transformer.report.scores import require_new  # it takes long to import
+    from transformer.reports.scores import require_new  # it takes long to import
 
     output = given_path(config.output)
     require_new(output)

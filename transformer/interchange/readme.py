@@ -14,8 +14,8 @@ from transformer.common.files import read_json
 from transformer.common.hub import cached_model
 from transformer.common.language_names import language_name
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.report.page import REPORT
-from transformer.report.scores import read_scores
+from transformer.reports.page import REPORT
+from transformer.reports.scores import read_scores
 from transformer.settings.data import DataConfig
 from transformer.settings.run import RunConfig
 

@@ -20,7 +20,7 @@ from transformer.common.processes import handling
 from transformer.data.text.lines import file_digest
 from transformer.recipes.plan import Plan
 from transformer.recipes.stage import Stage
-from transformer.report.scores import read_scores
+from transformer.reports.scores import read_scores
 from transformer.training.checkpointing.run_directory import is_locked, locked
 
 _RESUMABLE = ("train", "translate", "ask")

@@ -9,7 +9,7 @@ from pathlib import Path
 from transformer.checkpoint.config_file import CONFIG
 from transformer.common.errors import InputError
 from transformer.common.files import PACKAGE, open_unlinked
-from transformer.report.page import REPORT
+from transformer.reports.page import REPORT
 from transformer.runs.run_json import RECORD
 from transformer.training.checkpointing.run_directory import LOCK, is_locked, locked
 

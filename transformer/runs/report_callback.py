@@ -8,7 +8,7 @@ from pathlib import Path
 from pytorch_lightning import Callback, LightningModule, Trainer
 
 from transformer.common.errors import InputError
-from transformer.report.page import REPORT
+from transformer.reports.page import REPORT
 from transformer.runs.report_values import run_report, write_report
 from transformer.runs.run_json import RECORD, record_end, record_start
 from transformer.settings.run import RunConfig

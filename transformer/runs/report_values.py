@@ -12,11 +12,11 @@ from transformer.checkpoint.config_file import read_config
 from transformer.common.errors import InputError
 from transformer.common.escaping import escaped, escaped_json
 from transformer.common.files import read_json
-from transformer.report.comparison import letters
-from transformer.report.page import REPORT
-from transformer.report.page.page import report_page
-from transformer.report.page.summary import summary
-from transformer.report.scores import failures_file, read_scores, write_whole
+from transformer.reports.comparison import letters
+from transformer.reports.page import REPORT
+from transformer.reports.page.page import report_page
+from transformer.reports.page.summary import summary
+from transformer.reports.scores import failures_file, read_scores, write_whole
 from transformer.runs.run_json import read_record
 from transformer.runs.tested_texts import tested_text
 from transformer.settings.run import RunConfig, plain_values

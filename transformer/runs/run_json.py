@@ -14,7 +14,7 @@ import torch
 
 from transformer.common.files import PACKAGE, read_json
 from transformer.common.processes import command_line
-from transformer.report.scores import write_whole
+from transformer.reports.scores import write_whole
 
 if TYPE_CHECKING:  # reports read the file without Lightning, whose import takes seconds
     from pytorch_lightning import Trainer

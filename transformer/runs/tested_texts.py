@@ -9,8 +9,8 @@ from transformer.common.errors import InputError
 from transformer.common.files import given_path, read_json
 from transformer.data.corpora.evaluation_text import read_texts, run_split
 from transformer.evaluation.comparison import compare as comparing
-from transformer.report.page.sentences import moved_rows, sentence_rows
-from transformer.report.scores import failures_file
+from transformer.reports.page.sentences import moved_rows, sentence_rows
+from transformer.reports.scores import failures_file
 from transformer.settings.compare import ComparisonKeys
 from transformer.settings.run import RunConfig
 from transformer.tasks.registry import is_translation

@@ -11,7 +11,7 @@ from transformer.checkpoint.checkpoint import TEXT_TO_TEXT, checkpoint_task, por
 from transformer.common.errors import InputError
 from transformer.common.own_code import own_class
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.report.scores import failures_table, save_report, scores_table
+from transformer.reports.scores import failures_table, save_report, scores_table
 from transformer.settings.run import RunConfig
 
 if TYPE_CHECKING:  # they import Lightning, which takes seconds

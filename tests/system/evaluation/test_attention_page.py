@@ -8,7 +8,7 @@ import pytest
 
 from tests.helpers.decoding.views import attention_view
 from tests.helpers.serving.browser import BINARY, Page, browser
-from transformer.report.attention_page import attention_page
+from transformer.reports.attention_page import attention_page
 
 pytestmark = pytest.mark.skipif(BINARY is None, reason="needs chromium, headless")
 

@@ -12,7 +12,7 @@ from tests.helpers.runs.processes import call
 from tests.helpers.runs.reports import HOSTILE, report_values
 from tests.helpers.runs.runs import verb
 from tests.helpers.serving.browser import BINARY, Page, browser
-from transformer.report.page.page import report_page
+from transformer.reports.page.page import report_page
 
 needs_browser = pytest.mark.skipif(BINARY is None, reason="needs chromium, headless")
 

@@ -6,7 +6,7 @@ from collections.abc import Set as AbstractSet
 import pytest
 
 from transformer.evaluation.alignment_error import count_links
-from transformer.report.scores import format_json
+from transformer.reports.scores import format_json
 
 ALL = frozenset({(0, 0), (1, 1), (2, 1)})
 

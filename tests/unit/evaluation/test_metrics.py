@@ -11,7 +11,7 @@ from sacrebleu.metrics import BLEU
 from tests.helpers.decoding.metrics import RAW
 from transformer.common.errors import InputError
 from transformer.evaluation.metrics import score
-from transformer.report.scores import format_json
+from transformer.reports.scores import format_json
 from transformer.settings.metrics import MetricsConfig
 
 HYPOTHESES = ["Der Hund schläft heute.", "Zwei Katzen liefen schnell.", "", "Ein Haus, groß."]

@@ -15,7 +15,7 @@ from tests.helpers.runs.reports import HOSTILE
 from tests.helpers.runs.runs import composed
 from transformer.common.errors import InputError, Interrupted
 from transformer.evaluation.metrics import Score, score
-from transformer.report.scores import save_report
+from transformer.reports.scores import save_report
 from transformer.runs.report_callback import RunReport
 from transformer.runs.report_values import run_report, write_report
 from transformer.runs.run_json import read_record, record_end, record_start

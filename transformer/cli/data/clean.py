@@ -9,7 +9,7 @@ from transformer.cli.progress import counted
 from transformer.cli.threads import set_threads
 from transformer.commands.clean import clean
 from transformer.quality.cleaning import CleanedSplit
-from transformer.report.scores import print_json
+from transformer.reports.scores import print_json
 from transformer.settings.clean import CleanConfig
 
 

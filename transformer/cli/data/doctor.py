@@ -9,7 +9,7 @@ from transformer.cli.config.arguments import names_vocabulary_size
 from transformer.commands.doctor import doctor
 from transformer.common.errors import InputError
 from transformer.quality import examination as rows
-from transformer.report.scores import build_table, print_json, table_console
+from transformer.reports.scores import build_table, print_json, table_console
 from transformer.settings.doctor import DoctorConfig
 
 

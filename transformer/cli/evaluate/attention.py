@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from transformer.cli.threads import set_threads
 from transformer.commands.attention import attention
-from transformer.report.heads import print_best
+from transformer.reports.heads import print_best
 from transformer.settings.attention import AttentionConfig
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from transformer.cli.threads import set_threads
 from transformer.commands.compare import compare
 from transformer.evaluation.comparison.compare import Comparison
-from transformer.report.comparison import format_comparison, print_comparison
-from transformer.report.scores import print_json
+from transformer.reports.comparison import format_comparison, print_comparison
+from transformer.reports.scores import print_json
 from transformer.settings.compare import CompareConfig
 
 

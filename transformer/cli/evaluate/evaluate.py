@@ -7,7 +7,7 @@ from transformer.cli.evaluate.stress import stress_table
 from transformer.cli.threads import set_threads
 from transformer.commands.evaluate import Evaluated, evaluate
 from transformer.common.escaping import escaped
-from transformer.report.scores import (
+from transformer.reports.scores import (
     failures_table,
     format_json,
     print_json,

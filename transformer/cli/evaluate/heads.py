@@ -8,7 +8,7 @@ from rich.progress import Progress
 
 from transformer.cli.threads import set_threads
 from transformer.commands import heads
-from transformer.report.scores import print_json
+from transformer.reports.scores import print_json
 from transformer.settings.heads import HeadsConfig
 
 

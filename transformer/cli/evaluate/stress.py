@@ -11,7 +11,7 @@ from transformer.cli.threads import set_threads
 from transformer.commands.scored_text import text_name
 from transformer.commands.stress import stress
 from transformer.quality.stress import StressReport
-from transformer.report.scores import build_table
+from transformer.reports.scores import build_table
 from transformer.settings.stress import StressConfig
 
 

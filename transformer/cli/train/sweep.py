@@ -74,7 +74,7 @@ def recorded(job: Any) -> Iterator[dict[str, Any]]:
 
 def show_jobs(folder: Path) -> None:
     """Print a table of the jobs of a sweep on stderr: the keys that differ, score and folder."""
-    from transformer.report.scores import build_table, table_console
+    from transformer.reports.scores import build_table, table_console
 
     jobs = [read_json(file) or {} for file in (folder / JOBS).glob("*.json")]
     jobs.sort(key=lambda job: job["job"])

@@ -7,7 +7,7 @@ from functools import partial
 
 from transformer.cli.threads import set_threads
 from transformer.commands.tune import MissingWeights, tune
-from transformer.report.scores import print_json
+from transformer.reports.scores import print_json
 from transformer.runs.tuning import Challenge, Trial
 from transformer.settings.tune import TuneConfig
 

@@ -25,7 +25,7 @@ def page_routes() -> list[Route]:
     """``/`` and ``/page/NAME`` of each of its files, which are read now."""
     own = files("transformer.serving.interfaces") / "assets" / "page"
     # A map of attention looks as in reports.
-    shared = files("transformer.report") / "assets" / "attention_map.js"
+    shared = files("transformer.reports") / "assets" / "attention_map.js"
     assets = {file.name: file.read_bytes() for file in (*own.iterdir(), shared)}
     tags = {name: f'"{hashlib.sha256(data).hexdigest()[:16]}"' for name, data in assets.items()}
 

@@ -16,7 +16,7 @@ from transformer.evaluation.comparison.compare import (
     check_metrics,
     compare_systems,
 )
-from transformer.report.comparison import format_comparison, print_comparison, save_comparison
+from transformer.reports.comparison import format_comparison, print_comparison, save_comparison
 from transformer.settings.compare import ComparisonKeys
 
 REFERENCES = ["ein Hund | schläft [heute]", "zwei Katzen laufen `schnell`", "drei <Vögel> singen"]

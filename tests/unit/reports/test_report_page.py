@@ -9,10 +9,10 @@ import pytest
 from tests.helpers.runs.reports import HOSTILE, report_values
 from transformer.evaluation.comparison.compare import ComparedText, Comparison, System
 from transformer.evaluation.comparison.sentence_deltas import SentenceScores, movement
-from transformer.report.page.figures import Line, bar, distribution, line_chart
-from transformer.report.page.page import report_page
-from transformer.report.page.sentences import moved_rows, sentence_rows
-from transformer.report.page.summary import summary
+from transformer.reports.page.figures import Line, bar, distribution, line_chart
+from transformer.reports.page.page import report_page
+from transformer.reports.page.sentences import moved_rows, sentence_rows
+from transformer.reports.page.summary import summary
 from transformer.settings.metrics import MetricsConfig
 
 

@@ -11,7 +11,7 @@ from transformer.common.escaping import escaped_json
 from transformer.evaluation.comparison.compare import Comparison, System
 from transformer.evaluation.comparison.sentence_deltas import MovedSentence
 from transformer.evaluation.comparison.significance import SURE, TestedMetric, TestedScore
-from transformer.report.scores import build_table, shown, table_console, write_whole
+from transformer.reports.scores import build_table, shown, table_console, write_whole
 from transformer.settings.metrics import METRICS
 
 

@@ -12,7 +12,7 @@ from markupsafe import escape
 from transformer.common.escaping import escaped
 from transformer.evaluation.comparison.compare import Comparison
 from transformer.evaluation.comparison.sentence_deltas import MovedSentence
-from transformer.report.comparison import letters
+from transformer.reports.comparison import letters
 from transformer.settings.metrics import METRICS
 
 Row = dict[str, Any]

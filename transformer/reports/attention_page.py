@@ -35,7 +35,7 @@ def attention_page(view: AttentionView) -> str:
 
 
 def _asset(name: str) -> str:
-    return (files("transformer.report") / "assets" / name).read_text(encoding="utf-8")
+    return (files("transformer.reports") / "assets" / name).read_text(encoding="utf-8")
 
 
 def _kind(kind: AttentionKind) -> dict[str, Any]:

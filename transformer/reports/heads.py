@@ -6,7 +6,7 @@ from typing import Any
 from transformer.evaluation.attention.head_ablation import Ablation, Ablations, Scorer
 from transformer.evaluation.attention.head_metrics import best_heads
 from transformer.evaluation.attention.view import AttentionView
-from transformer.report.scores import build_table, shown, table_console
+from transformer.reports.scores import build_table, shown, table_console
 
 
 def print_best(view: AttentionView) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.helpers.decoding.metrics import RAW
 from transformer.evaluation.metrics import score
 from transformer.quality.failures.monitor import Failures
-from transformer.report.scores import (
+from transformer.reports.scores import (
     build_table,
     failures_table,
     format_json,

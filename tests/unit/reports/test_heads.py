@@ -9,7 +9,7 @@ from tests.helpers.model.models import tiny_transformer
 from transformer.evaluation.attention.head_ablation import Scorer, ablate
 from transformer.model.head_masks import HeadName, attention_heads, parse_heads, switch_off
 from transformer.model.transformer import Transformer
-from transformer.report.heads import HeadReport
+from transformer.reports.heads import HeadReport
 
 
 def measured(model: Transformer, calls: list[int], fractions: Sequence[float]) -> HeadReport:

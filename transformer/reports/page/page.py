@@ -11,7 +11,7 @@ from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup
 
 from transformer.common.escaping import escaped
-from transformer.report.page.figures import (
+from transformer.reports.page.figures import (
     LARGE,
     SMALL,
     Line,
@@ -129,7 +129,7 @@ def _chart(
 
 @cache
 def _environment() -> Environment:
-    folder = files("transformer.report") / "assets"
+    folder = files("transformer.reports") / "assets"
     names = ("report.html", "report.css", "report.js")
     page, style, script = ((folder / name).read_text(encoding="utf-8") for name in names)
     environment = Environment(

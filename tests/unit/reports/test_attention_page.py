@@ -5,7 +5,7 @@ import re
 from html.parser import HTMLParser
 
 from tests.helpers.decoding.views import attention_view
-from transformer.report.attention_page import attention_page
+from transformer.reports.attention_page import attention_page
 
 HOSTILE = "</script ><script>alert(1)</script> <!-- <script> %%data%% & \u2028 \"'"
 
