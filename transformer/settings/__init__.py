@@ -1,1 +1,1 @@
-"""Every setting as frozen dataclasses, without torch: a module for each group of conf/."""
+"""Every setting as frozen dataclasses, without torch: a module for each group and command of conf/."""
