@@ -41,8 +41,6 @@ _LIMITS = ("max_length_ratio", "max_length_offset")
 
 def command_settings(verb: str, config: DictConfig, arguments: Sequence[str]) -> Any:
     """The typed settings of a command; InputError if a value is wrong."""
-    if verb not in SETTINGS:
-        return config
     kind = resolve_name(f"transformer.settings.{SETTINGS[verb]}")
     values = plain_values(kind, config, arguments)
     if verb == "attention":
