@@ -59,7 +59,9 @@ def test_what_cannot_be_scored_is_the_users_error() -> None:
         score([], [], config=RAW)
     with pytest.raises(InputError, match="metric meteor is unknown"):
         score(HYPOTHESES, REFERENCES, ("meteor",), config=RAW)
-    with pytest.raises(InputError, match=r"tokenize=14a cannot be used \(it is unknown\); choose one of"):
+    with pytest.raises(
+        InputError, match=r"tokenize=14a cannot be used \(it is unknown\); choose one of"
+    ):
         MetricsConfig(tokenize="14a", lowercase=False)
 
 
