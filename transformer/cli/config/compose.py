@@ -3,9 +3,8 @@
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, get_type_hints
 
 from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
@@ -24,11 +23,9 @@ from transformer.cli.config.arguments import (
 )
 from transformer.common.errors import ALSO, InputError
 from transformer.common.files import HUB, given_path
-from transformer.common.schema import field_key, override_key, typed, typed_value
+from transformer.common.schema import override_key, typed_value
 from transformer.settings.run import RunConfig, run_config, untied
 from transformer.settings.tokenizer import FILES
-
-T = TypeVar("T")
 
 _OWN_METRIC = {
     "train": ("metrics.custom={}", "metrics.choose=custom"),
@@ -178,27 +175,6 @@ def resolve_fields(config: DictConfig, kind: type) -> dict[str, Any]:
     """The values of the fields of a dataclass that are keys of the config."""
     hints = get_type_hints(kind)
     return {key: resolve_value(config, key, hint) for key, hint in hints.items() if key in config}
-
-
-def verb_settings(config: DictConfig, kind: type[T]) -> T:
-    """The dataclass of a verb from those keys of its config that are fields."""
-    keys = [field_key(field.name) for field in fields(kind)]  # type: ignore[arg-type]
-    values = {key: config[key] for key in keys if key in config}
-    plain = {
-        k: OmegaConf.to_container(v) if OmegaConf.is_config(v) else v for k, v in values.items()
-    }
-    hints = get_type_hints(kind)
-    # A name such as 2014 is a number to Hydra.
-    texts = {k: str(v) for k, v in plain.items() if hints.get(k) is str and v is not None}
-    return typed(kind, plain | texts, "")
-
-
-def resolve_positive(config: DictConfig, key: str, minimum: int = 1) -> int:
-    """A whole number, not below the minimum."""
-    number: int = resolve_value(config, key, int)
-    if number < minimum:
-        raise InputError(f"{key}={number} must be at least {minimum}")
-    return number
 
 
 def with_experiment(overrides: Sequence[str]) -> list[str]:

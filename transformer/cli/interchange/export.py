@@ -4,15 +4,12 @@ import json
 import sys
 from collections.abc import Sequence
 
-from omegaconf import DictConfig
-
-from transformer.cli.config.compose import verb_settings
 from transformer.interchange.export import export
 from transformer.settings.export import ExportConfig
 
 
-def run(config: DictConfig, _: Sequence[str]) -> None:
+def run(config: ExportConfig, _: Sequence[str]) -> None:
     """Export a model, and show how it was verified."""
-    found = export(verb_settings(config, ExportConfig))
+    found = export(config)
     print(json.dumps(found.verified), file=sys.stderr)
     print(found.folder)
