@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
 from transformer.common.errors import InputError, raise_objections
-from transformer.common.schema import typed
+from transformer.common.schema import out_of_range, typed
 from transformer.settings.augmentation import AugmentationConfig
 from transformer.settings.callbacks import CallbacksConfig
 from transformer.settings.data import DataConfig
@@ -96,7 +96,8 @@ def dotted_values(config: RunConfig) -> dict[str, Any]:
 
 
 def _dotted(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    for key, value in values.items():
+    # The name of a corpus may have a dot, and is then no part of a key.
+    for key, value in ((key, value) for key, value in values.items() if "." not in key):
         yield f"{prefix}{key}", value
         if isinstance(value, Mapping):
             yield from _dotted(value, f"{prefix}{key}.")
@@ -138,6 +139,7 @@ def check_objective(metric: str) -> None:
 
 
 def _contradictions(config: RunConfig) -> Iterator[str]:
+    yield from out_of_range(config, "")
     model = config.model
     seeds, most = {"seed": config.seed, "data.seed": config.data.seed}, 2**32 - 1
     yield from (f"{k}={n} must be from 0 to {most}" for k, n in seeds.items() if not 0 <= n <= most)

@@ -11,8 +11,9 @@ from tests.helpers.training.updates import recovery_config
 from transformer.cli.config.compose import compose_config, run_settings
 from transformer.common.errors import InputError
 from transformer.common.schema import typed
+from transformer.settings.data import CorpusConfig, DataConfig
 from transformer.settings.optimizer import OptimizerConfig
-from transformer.settings.run import RunConfig
+from transformer.settings.run import RunConfig, dotted_values
 from transformer.settings.schedule import ScheduleConfig
 from transformer.settings.trainer import TrainerConfig
 from transformer.tasks.registry import task_class
@@ -151,6 +152,13 @@ def test_a_cosine_ends_with_the_run_that_it_is_for() -> None:
 def test_a_config_of_a_program_is_checked(groups: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         RunConfig(**groups)
+
+
+def test_keys_reach_no_corpus_with_a_dot_in_its_name() -> None:
+    corpora = {"news": CorpusConfig(), "news.2019": CorpusConfig()}
+    values = dotted_values(RunConfig(data=DataConfig(corpora=corpora)))
+    assert "data.corpora.news.tag" in values
+    assert not any(key.startswith("data.corpora.news.2019") for key in values)
 
 
 def test_an_unknown_task_is_refused() -> None:
