@@ -1,4 +1,4 @@
-"""Checks plain values against the annotations of a dataclass, and numbers against ranges."""
+"""Checks values against the annotations of a dataclass, and numbers against ranges."""
 
 import keyword
 import math
@@ -6,8 +6,19 @@ import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from transformer.common.errors import InputError, did_you_mean, raise_objections
 from transformer.common.escaping import escaped
@@ -24,7 +35,6 @@ def typed(kind: type[T], values: Any, where: str) -> T:
     if not isinstance(values, Mapping):
         return typed_value(values, kind, where)  # which raises
     prefix, of_where = (f"{where}.", f" of {where}") if where else ("", "")
-    hints = get_type_hints(kind)
     settings = {field_key(field.name): field for field in fields(kind)}  # type: ignore[arg-type]
     raise_objections(
         f"{prefix}{escaped(unknown)} is not a setting{of_where}{did_you_mean(unknown, settings)}"
@@ -35,21 +45,59 @@ def typed(kind: type[T], values: Any, where: str) -> T:
         for key, field in settings.items()
         if key not in values and field.default is field.default_factory is MISSING
     )
+    return kind(**_checked(kind, {settings[key].name: v for key, v in values.items()}, where))
+
+
+def _checked(kind: type, values: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The values of fields, each in the type of its field; all objections as one InputError."""
+    hints = _hints(kind)
     checked, wrong = {}, []
-    for key, value in values.items():
-        name = settings[key].name
+    for name, value in values.items():
         try:
-            checked[name] = typed_value(value, hints[name], f"{prefix}{key}")
+            key = f"{where}.{field_key(name)}".removeprefix(".")
+            checked[name] = typed_value(value, hints[name], key)
         except InputError as error:
             wrong.append(str(error))
     raise_objections(wrong)
-    built = kind(**checked)
-    raise_objections(out_of_range(built, where))
-    return built
+    return checked
 
 
-# A name of a file such as 2014 is a number to YAML.
-_READ_FROM: dict[Any, tuple[type, ...]] = {float: (int, float), Path: (str, Path, int, float)}
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind, include_extras=True)
+
+
+class Settings:
+    """Base of dataclasses of settings: a program's values are checked as those of a command.
+
+    A text becomes a `Path` and a list a tuple, where the field is one. Raises InputError for a
+    wrong type, a number outside of its `Range`, or what ``_objections`` of a class yields.
+    ``group`` begins the keys in these messages.
+    """
+
+    _group: ClassVar[str] = ""
+
+    def __init_subclass__(cls, group: str | None = None) -> None:
+        if group is not None:
+            cls._group = group
+
+    def __post_init__(self) -> None:
+        values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        for name, value in _checked(type(self), values, self._group).items():
+            object.__setattr__(self, name, value)  # frozen, and not yet seen by anyone
+        raise_objections(self._objections())
+
+    def _objections(self) -> Iterator[str]:
+        """Yield each contradiction; types and ranges are right."""
+        yield from ()
+
+
+# A name of a file such as 2014 is a number to YAML; a checkpoint may be a name or a path.
+_READ_FROM: dict[Any, tuple[type, ...]] = {
+    float: (int, float),
+    Path: (str, Path, int, float),
+    str: (str, Path),
+}
 
 
 def field_key(name: str) -> str:
@@ -59,28 +107,43 @@ def field_key(name: str) -> str:
 
 
 def typed_value(value: Any, hint: Any, where: str) -> Any:
-    """The value in the type of its annotation; raises InputError if it has another type."""
+    """The value in the type of its annotation; raises InputError if it has another type, or is a
+    number outside of its `Range`."""
     origin = get_origin(hint)
+    if origin is Annotated:
+        return _in_range(typed_value(value, hint.__origin__, where), hint, where)
     if origin in (types.UnionType, typing.Union):
-        for option in get_args(hint):
-            try:
-                return typed_value(value, option, where)
-            except InputError:
-                mapping = get_origin(option) is Mapping or is_dataclass(option)
-                if isinstance(value, Mapping) and mapping:
-                    raise  # an error inside the mapping is the more precise message
-    elif isinstance(value, Mapping) and (origin is Mapping or is_dataclass(hint)):
+        return _typed_option(value, hint, where)
+    if isinstance(value, Mapping) and (origin is Mapping or is_dataclass(hint)):
         return _mapped(value, hint, where)
     elif isinstance(value, list | tuple) and (items := _item_hints(hint, len(value))) is not None:
         return tuple(typed_value(v, i, where) for v, i in zip(value, items, strict=True))
     elif origin is Literal and value in get_args(hint):
         return value
     elif isinstance(value, _READ_FROM.get(hint, ())) and not isinstance(value, bool):
-        return given_path(str(value)) if hint is Path else float(typing.cast(Any, value))
+        return given_path(str(value)) if hint is Path else hint(value)
     elif hint is Any or (isinstance(hint, type) and type(value) is hint):
         return value
+    raise _wrong_type(value, hint, where)
+
+
+def _typed_option(value: Any, hint: Any, where: str) -> Any:
+    """The value in the first type of a union that it has."""
+    for option in get_args(hint):
+        try:
+            return typed_value(value, option, where)
+        except OutOfRange:
+            raise
+        except InputError:
+            mapping = get_origin(option) is Mapping or is_dataclass(option)
+            if isinstance(value, Mapping) and mapping:
+                raise  # an error inside the mapping is the more precise message
+    raise _wrong_type(value, hint, where)
+
+
+def _wrong_type(value: Any, hint: Any, where: str) -> InputError:
     shown = "null" if value is None else repr(value)[:200]
-    raise InputError(f"{where}={shown} must be {_words(hint)}")
+    return InputError(f"{where}={shown} must be {_words(hint)}")
 
 
 def _mapped(value: Mapping[str, Any], hint: Any, where: str) -> Any:
@@ -102,6 +165,8 @@ def _item_hints(hint: Any, length: int) -> tuple[Any, ...] | None:
 
 def _words(hint: Any) -> str:
     origin = get_origin(hint)
+    if origin is Annotated:
+        return _words(hint.__origin__)
     if origin in (types.UnionType, typing.Union):
         return " or ".join(_words(option) for option in get_args(hint))
     if origin is Literal:
@@ -137,18 +202,15 @@ class Range(NamedTuple):
         return " and ".join(f"{name} {n:.10g}" for name, n in bounds.items() if math.isfinite(n))
 
 
-def out_of_range(config: Any, where: str) -> Iterator[str]:
-    """Yield an objection for each number outside of its `Range`, and each text of no `Literal`."""
-    for name, hint in get_type_hints(type(config), include_extras=True).items():
-        options = get_args(hint) if get_origin(hint) in (types.UnionType, typing.Union) else (hint,)
-        ranges = [n for o in options for n in getattr(o, "__metadata__", ()) if type(n) is Range]
-        value: Any = getattr(config, name, None)
-        for allowed in ranges if isinstance(value, int | float) else ():
-            if not allowed.holds(value):
-                yield f"{where}.{name}={value} must be {allowed}".removeprefix(".")
-        literals = [o for o in options if get_origin(o) is Literal]
-        if isinstance(value, str) and not any(value in get_args(o) for o in literals) and literals:
-            yield f"{where}.{name}={value!r} must be {_words(literals[0])}".removeprefix(".")
+class OutOfRange(InputError):
+    """A number has the right type, and is outside of its range."""
+
+
+def _in_range(value: Any, hint: Any, where: str) -> Any:
+    for allowed in hint.__metadata__:
+        if isinstance(allowed, Range) and not allowed.holds(value):
+            raise OutOfRange(f"{where}={value} must be {allowed}")
+    return value
 
 
 def override_key(argument: str) -> str:

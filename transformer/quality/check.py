@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
-from transformer.common.errors import raise_objections
 from transformer.common.escaping import escaped
-from transformer.common.schema import Range, out_of_range
+from transformer.common.schema import Range
 from transformer.data.corpora.split import NumberedPair
 from transformer.settings.doctor import CHECKS, Ratio
 
@@ -158,6 +157,3 @@ class ExaminationConfig:
     name is no code, such as a key of JSONL, is detected from its text."""
     max_pairs: int | None = None
     """Examine only the first pairs of each split; None: all."""
-
-    def __post_init__(self) -> None:
-        raise_objections(out_of_range(self, ""))

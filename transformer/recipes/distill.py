@@ -1,6 +1,6 @@
 """Distillation: a student learns what teachers translate."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import starmap
@@ -46,14 +46,13 @@ class Distill(Recipe):
     reverse: str | None = None
     """A reverse run, which chooses among candidates without reference; None takes the best one."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _objections(self) -> Iterator[str]:
         if self.teachers == ():
-            raise InputError("teachers=[] names no run; name one or more")
+            yield "teachers=[] names no run; name one or more"
         if self.teacher is not None and self.teachers != 1:
-            raise InputError("teacher= and teachers= are both given; leave one out")
+            yield "teacher= and teachers= are both given; leave one out"
         if self.reverse is not None and None in (self.interpolation, self.monolingual):
-            raise InputError("reverse= chooses for interpolation=N and monolingual=FILE; give both")
+            yield "reverse= chooses for interpolation=N and monolingual=FILE; give both"
 
     def add(self, plan: Plan) -> None:
         """Add the stages; raises InputError if a teacher is of another direction."""

@@ -11,7 +11,7 @@ from transformer.checkpoint.locate import find_checkpoint
 from transformer.common.errors import InputError, raise_objections
 from transformer.common.files import given_path
 from transformer.common.own_code import import_code, own_class
-from transformer.common.schema import out_of_range, override_key
+from transformer.common.schema import Settings, override_key
 from transformer.data.corpora.resolve import as_files
 from transformer.data.corpora.trust import named_classes, named_layers, trusts_all
 from transformer.recipes.corpus_files import TEXT_KEYS, CorpusFiles, corpus_paths, corpus_splits
@@ -176,14 +176,11 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Recipe(ABC):
+class Recipe(Settings, ABC):
     """A way to a better model; its fields are the keys of the user."""
 
     kinds: ClassVar[tuple[str, ...]] = ()
     """Kinds of its stages, for the user to give arguments to: ``KIND.KEY=VALUE``."""
-
-    def __post_init__(self) -> None:
-        raise_objections(out_of_range(self, ""))
 
     @abstractmethod
     def add(self, plan: Plan) -> None:

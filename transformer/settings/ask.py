@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from transformer.common.errors import raise_objections
-from transformer.common.schema import Range, out_of_range
+from transformer.common.schema import Range, Settings
 from transformer.settings.select import ChoiceKeys
 
 PROMPT = "Translate from {source} to {target}; answer with the translation alone: {text}"
@@ -17,7 +16,7 @@ _ADDRESS = r"https?://([\w.-]+|\[[\da-fA-F:]+\])(:\d+)?(/[^?#\s]*)?"
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServerKeys:
+class ServerKeys(Settings):
     """How a server is asked. No InputError of it shows a key."""
 
     server: str
@@ -34,11 +33,7 @@ class ServerKeys:
     max_left_out: Annotated[float, Range(0, 1)] = 0.1
     timeout: Annotated[float, Range(above=0)] = 120.0
 
-    def __post_init__(self) -> None:
-        raise_objections(self._objections())
-
     def _objections(self) -> Iterator[str]:
-        yield from out_of_range(self, "")
         if not re.fullmatch(_ADDRESS, self.server):
             yield "server= must be as http://127.0.0.1:8000/v1, without password and query"
         if not re.fullmatch(r"[A-Za-z_]\w*", self.api_key_env or "none"):

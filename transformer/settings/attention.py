@@ -5,14 +5,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-from transformer.common.errors import raise_objections
-from transformer.common.schema import Range, out_of_range
+from transformer.common.schema import Range, Settings
 from transformer.settings.decoding import SearchConfig
 from transformer.settings.translator import TranslatorConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttentionConfig:
+class AttentionConfig(Settings):
     """A sentence whose attention is shown; conf/attention.yaml explains the keys."""
 
     checkpoint: str
@@ -30,9 +29,6 @@ class AttentionConfig:
     batch_tokens: Annotated[int, Range(1)] = 4096
     trust: bool = False
     decoding: Mapping[str, Any] | SearchConfig = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        raise_objections(out_of_range(self, ""))
 
     @property
     def translator(self) -> TranslatorConfig:

@@ -4,14 +4,13 @@ from collections.abc import Iterator
 from dataclasses import astuple, dataclass
 from typing import Annotated
 
-from transformer.common.errors import raise_objections
-from transformer.common.schema import Range, out_of_range
+from transformer.common.schema import Range, Settings
 
 Probability = Annotated[float, Range(0, 1)]
 
 
 @dataclass(frozen=True)
-class AugmentationConfig:
+class AugmentationConfig(Settings, group="augmentation"):
     """Probabilities of disturbances, at most one a pair (``conf/augmentation/none.yaml``)."""
 
     upper: Probability = 0.0
@@ -24,11 +23,7 @@ class AugmentationConfig:
     noise: Probability = 0.0
     joined: Probability = 0.0
 
-    def __post_init__(self) -> None:
-        raise_objections(self._objections())
-
     def _objections(self) -> Iterator[str]:
-        yield from out_of_range(self, "augmentation")
         if (total := sum(astuple(self))) > 1 + 1e-9:
             yield (
                 f"the probabilities of augmentation have the sum {total:.3g}; at most one changes "

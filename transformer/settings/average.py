@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from transformer.common.schema import Settings
+
 
 @dataclass(frozen=True, kw_only=True)
-class AverageConfig:
+class AverageConfig(Settings):
     """The newest checkpoints of a run, to be averaged; conf/average.yaml explains the keys."""
 
     checkpoint: Path

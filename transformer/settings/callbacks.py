@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from transformer.common.schema import Range
+from transformer.common.schema import Range, Settings
 
 
 @dataclass(frozen=True)
-class CallbacksConfig:
+class CallbacksConfig(Settings, group="callbacks"):
     """Validation, averaging, stopping and checkpoints; ``conf/train.yaml`` explains the keys."""
 
     ema_decay: Annotated[float, Range(0, below=1)] = 0.0

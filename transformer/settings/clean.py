@@ -5,15 +5,14 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated
 
-from transformer.common.errors import raise_objections
-from transformer.common.schema import Range, out_of_range
+from transformer.common.schema import Range, Settings
 from transformer.settings.data import DataConfig
 from transformer.settings.doctor import Ratio, two_tokenizers
 from transformer.settings.tokenizer import TokenizerConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class Filters:
+class Filters(Settings, group="filters"):
     """Whether the pairs with a fault are left out."""
 
     empty: bool = True
@@ -40,7 +39,7 @@ class Filters:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Repairs:
+class Repairs(Settings, group="repairs"):
     """What is repaired, in the order of a report."""
 
     encoding: bool = True
@@ -54,7 +53,7 @@ REPAIRS = tuple(repair.name for repair in fields(Repairs))
 
 
 @dataclass(frozen=True, kw_only=True)
-class CleanConfig:
+class CleanConfig(Settings):
     """How a corpus is cleaned; conf/clean.yaml explains the keys."""
 
     output: Path
@@ -72,11 +71,7 @@ class CleanConfig:
     repairs: Repairs = field(default_factory=Repairs)
     filters: Filters = field(default_factory=Filters)
 
-    def __post_init__(self) -> None:
-        raise_objections(self._objections())
-
     def _objections(self) -> Iterator[str]:
-        yield from out_of_range(self, "")
         yield from two_tokenizers(self.checkpoint, self.tokenizer)
         if self.filters.unknown_characters and self.checkpoint is self.tokenizer is None:
             yield "filters.unknown_characters=true needs checkpoint=RUN or tokenizer=bpe"

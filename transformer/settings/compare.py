@@ -6,8 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
-from transformer.common.errors import raise_objections
-from transformer.common.schema import Range, out_of_range
+from transformer.common.schema import Range, Settings
 from transformer.settings.decoding import SearchConfig
 from transformer.settings.metrics import MetricsConfig
 from transformer.settings.model import Precision
@@ -16,19 +15,13 @@ from transformer.settings.translator import TranslatorConfig
 
 
 @dataclass(frozen=True)
-class Resampling:
+class Resampling(Settings):
     """Number of resamples and their seed."""
 
     bootstrap: Annotated[int, Range(1)] = 1000
     randomization: Annotated[int, Range(1)] = 10_000
     seed: Annotated[int, Range(1)] = 12345
     """Of both; with 0 sacreBLEU would draw without a seed."""
-
-    def __post_init__(self) -> None:
-        raise_objections(self._objections())
-
-    def _objections(self) -> Iterator[str]:
-        yield from out_of_range(self, "")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from transformer.common.schema import Settings
+
 
 @dataclass(frozen=True, kw_only=True)
-class ConsolidateConfig:
+class ConsolidateConfig(Settings):
     """A checkpoint of several files, and the file to write; conf/consolidate.yaml explains them."""
 
     checkpoint: Path

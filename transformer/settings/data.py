@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from transformer.common.errors import InputError, raise_objections
-from transformer.common.schema import Range, out_of_range
+from transformer.common.errors import raise_objections
+from transformer.common.schema import Range, Settings
 
 BUDGET_STEP = 1024
 """Automatic budgets are multiples of this, so that similar devices get the same budget."""
@@ -25,7 +25,7 @@ _KEYS_READ = {
 
 
 @dataclass(frozen=True)
-class CorpusConfig:
+class CorpusConfig(Settings, group="data.corpora"):
     """One of several corpora; a key that is None has the value under ``data.`` (`DataConfig`)."""
 
     corpus: str | None = None
@@ -48,7 +48,7 @@ class CorpusConfig:
 
 
 @dataclass(frozen=True)
-class DenoisingConfig:
+class DenoisingConfig(Settings, group="data.denoising"):
     """The noise of ``task=denoising`` (binarized/denoising.py)."""
 
     objective: Literal["spans", "infilling"] = "spans"
@@ -58,13 +58,13 @@ class DenoisingConfig:
     mean_span: Annotated[float, Range(1)] = 3.0
     permute: bool = False
 
-    def __post_init__(self) -> None:
+    def _objections(self) -> Iterator[str]:
         if self.permute and self.objective == "spans":
-            raise InputError("data.denoising.permute needs data.denoising.objective=infilling")
+            yield "data.denoising.permute needs data.denoising.objective=infilling"
 
 
 @dataclass(frozen=True)
-class DataConfig:
+class DataConfig(Settings, group="data"):
     """The keys under ``data.``; ``conf/data/base.yaml`` has a line about each."""
 
     corpus: str = "pocket"
@@ -115,8 +115,8 @@ class DataConfig:
     repeated_sources: bool = False
     denoising: DenoisingConfig = DenoisingConfig()
 
-    def __post_init__(self) -> None:
-        raise_objections(_objections(self))
+    def _objections(self) -> Iterator[str]:
+        return _contradictions(self)
 
     @property
     def budget(self) -> int:
@@ -134,12 +134,8 @@ class DataConfig:
         )
 
 
-def _objections(config: DataConfig) -> Iterator[str]:
+def _contradictions(config: DataConfig) -> Iterator[str]:
     corpora = config.corpora or {}
-    yield from out_of_range(config, "data")
-    yield from out_of_range(config.denoising, "data.denoising")
-    for name, corpus in corpora.items():
-        yield from out_of_range(corpus, f"data.corpora.{name}")
     yield from _bad_names(config, corpora)
     if config.corpora is not None and not corpora:
         yield "data.corpora={} names none; give NAME:{train:…} for each"

@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, Literal
 
-from transformer.common.errors import raise_objections
-from transformer.common.schema import Range, out_of_range, typed
+from transformer.common.schema import Range, Settings, typed
 
 PenaltyForm = Literal["wu", "average"]
 OnFailure = Literal["mark", "next_best", "resample"]
@@ -19,7 +18,7 @@ Fraction = Annotated[float, Range(0, below=1)]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchConfig:
+class SearchConfig(Settings, group="decoding"):
     """Settings of a search; the default is a beam of five. A wrong value raises InputError."""
 
     algorithm: Literal["beam", "greedy", "sampling", "diverse", "mbr"] = "beam"
@@ -81,9 +80,8 @@ class SearchConfig:
     that it has for the sources of a batch are searched, and log-probabilities are over them. A
     batch with constraints has the whole vocabulary."""
 
-    def __post_init__(self) -> None:
-        raise_objections(out_of_range(self, "decoding"))
-        raise_objections(_contradictions(self))
+    def _objections(self) -> Iterator[str]:
+        return _contradictions(self)
 
     @property
     def width(self) -> int:

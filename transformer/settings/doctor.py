@@ -5,8 +5,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Literal
 
-from transformer.common.errors import raise_objections
-from transformer.common.schema import Range, out_of_range
+from transformer.common.schema import Range, Settings
 from transformer.settings.data import DataConfig
 from transformer.settings.tokenizer import TokenizerConfig
 
@@ -16,7 +15,7 @@ Limit = Annotated[float, Range(0, 1)] | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Thresholds:
+class Thresholds(Settings, group="thresholds"):
     """The limit of each fault, in the order of a report."""
 
     empty: Limit = 0.001
@@ -43,16 +42,13 @@ class Thresholds:
     several_targets: Limit = 1.0
     several_sources: Limit = 1.0
 
-    def __post_init__(self) -> None:
-        raise_objections(out_of_range(self, "thresholds"))
-
 
 CHECKS = tuple(check.name for check in fields(Thresholds))
 """Names of all checks, in the order of a report; docs/doctor.md describes the faults."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class DoctorConfig:
+class DoctorConfig(Settings):
     """How a corpus is examined; conf/doctor.yaml explains the keys."""
 
     data: DataConfig = field(default_factory=DataConfig)
@@ -62,10 +58,8 @@ class DoctorConfig:
     ratio: Ratio = 4.0
     thresholds: Thresholds = field(default_factory=Thresholds)
 
-    def __post_init__(self) -> None:
-        raise_objections(
-            [*out_of_range(self, ""), *two_tokenizers(self.checkpoint, self.tokenizer)]
-        )
+    def _objections(self) -> Iterator[str]:
+        return two_tokenizers(self.checkpoint, self.tokenizer)
 
 
 def two_tokenizers(

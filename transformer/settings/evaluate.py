@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from transformer.common.errors import raise_objections
-from transformer.common.schema import out_of_range
 from transformer.settings.scoring import ScoredTextKeys
 from transformer.settings.translator import TranslatorConfig
 
@@ -23,6 +21,3 @@ class EvaluateConfig(ScoredTextKeys, TranslatorConfig):
     terms: Path | None = None
     constrain: bool = False
     stress: bool = False
-
-    def __post_init__(self) -> None:
-        raise_objections(out_of_range(self, ""))

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from transformer.common.schema import Range
+from transformer.common.schema import Range, Settings
 from transformer.settings.translator import TranslatorConfig
 
 Quantization = Literal["float32", "int8", "int8_float32", "int16", "float16", "bfloat16"]
 
 
 @dataclass(frozen=True)
-class ExportConfig:
+class ExportConfig(Settings):
     """What is exported, and how it is verified; ``format`` is a key of ``FORMATS``."""
 
     checkpoint: str

@@ -4,14 +4,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from transformer.common.errors import raise_objections
-from transformer.common.schema import Range, out_of_range
+from transformer.common.schema import Range, Settings
 from transformer.settings.decoding import SearchConfig
 from transformer.settings.translator import TranslatorConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeadsConfig:
+class HeadsConfig(Settings):
     """A model whose heads are ranked; conf/heads.yaml explains the keys."""
 
     checkpoint: str
@@ -25,11 +24,7 @@ class HeadsConfig:
     trust: bool = False
     decoding: Mapping[str, Any] | SearchConfig = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        raise_objections(self._objections())
-
     def _objections(self) -> Iterator[str]:
-        yield from out_of_range(self, "")
         fractions = self.fractions
         in_range = all(0 < fraction <= 1 for fraction in fractions)
         if not in_range or len(set(fractions)) < len(fractions):

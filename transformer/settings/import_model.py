@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from transformer.common.schema import Settings
+
 
 @dataclass(frozen=True)
-class ImportConfig:
+class ImportConfig(Settings):
     """Which model of another framework becomes a run.
 
     Without ``output`` a model of the Hub becomes a run in the cache, once for each of its commits.

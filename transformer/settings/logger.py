@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass
 
+from transformer.common.schema import Settings
+
 
 @dataclass(frozen=True)
-class WandbConfig:
+class WandbConfig(Settings, group="logger.wandb"):
     """Weights & Biases; offline, its record stays in the run directory."""
 
     project: str = "transformer"
@@ -12,7 +14,7 @@ class WandbConfig:
 
 
 @dataclass(frozen=True)
-class LoggerConfig:
+class LoggerConfig(Settings, group="logger"):
     """Outputs of the metrics: ``metrics.csv``, ``tensorboard/``, and a service."""
 
     csv: bool = True

@@ -5,14 +5,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from transformer.common.errors import raise_objections
-from transformer.common.schema import Range, out_of_range
+from transformer.common.schema import Range, Settings
 
 Consistency = Literal["none", "r_drop"]
 
 
 @dataclass(frozen=True)
-class LossConfig:
+class LossConfig(Settings, group="loss"):
     """Settings of the loss; ``conf/loss/label_smoothed.yaml`` has the defaults, and explains them.
 
     ``bfloat16`` multiplies in the fused form, with a relative error of the gradient of 3e-3. Guided
@@ -28,9 +27,8 @@ class LossConfig:
     consistency: Consistency = "none"
     consistency_weight: Annotated[float, Range(0, below=math.inf)] = 0.0
 
-    def __post_init__(self) -> None:
-        raise_objections(out_of_range(self, "loss"))
-        raise_objections(_contradictions(self))
+    def _objections(self) -> Iterator[str]:
+        return _contradictions(self)
 
 
 def _contradictions(config: LossConfig) -> Iterator[str]:

@@ -1,10 +1,11 @@
 """The keys under ``metrics.``, and the metrics that they name."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from transformer.common.errors import InputError, raise_objections
+from transformer.common.errors import InputError
+from transformer.common.schema import Settings
 
 if TYPE_CHECKING:
     from sacrebleu.metrics import BLEU
@@ -48,7 +49,7 @@ OTHER_VALUES: Mapping[str, Better] = {
 
 
 @dataclass(frozen=True)
-class MetricsConfig:
+class MetricsConfig(Settings, group="metrics"):
     """How text is scored; ``conf/metrics/detokenized.yaml`` has the defaults, and explains them.
 
     ``choose`` also serves early stopping, sweeps, ``tune`` and exports. ``custom`` is in
@@ -64,14 +65,14 @@ class MetricsConfig:
     custom_better: Better = "higher"
     comet: str | None = None
 
-    def __post_init__(self) -> None:
-        raise_objections(map(unknown_metric, self._named - METRICS.keys()))
+    def _objections(self) -> Iterator[str]:
+        yield from map(unknown_metric, self._named - METRICS.keys())
         # Its package may be missing: a checkpoint names it, and translates without it.
         if self.tokenize != MetricsConfig.tokenize:
             from sacrebleu.metrics import BLEU
 
             if self.tokenize not in BLEU.TOKENIZERS:
-                raise InputError(_unusable(self.tokenize, "it is unknown", BLEU.TOKENIZERS))
+                yield _unusable(self.tokenize, "it is unknown", BLEU.TOKENIZERS)
 
     @property
     def _named(self) -> set[str]:

@@ -5,8 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, Literal
 
-from transformer.common.errors import raise_objections
-from transformer.common.schema import Range, out_of_range
+from transformer.common.schema import Range, Settings
 
 Size = Annotated[int, Range(1, below=2**31)]
 Probability = Annotated[float, Range(0, below=1)]
@@ -22,7 +21,7 @@ LEARNING_KEYS = ("freeze", "lora_rank", "lora_alpha")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelConfig:
+class ModelConfig(Settings, group="model"):
     """One encoder-decoder (Vaswani et al. 2017, section 3) and its published variants.
 
     ``conf/model/tiny.yaml`` has a line about each field; this is what does not fit there.
@@ -118,9 +117,8 @@ class ModelConfig:
     scale_output: bool = False
     embedding_norm: bool = False
 
-    def __post_init__(self) -> None:
-        raise_objections(out_of_range(self, "model"))
-        raise_objections(_contradictions(self))
+    def _objections(self) -> Iterator[str]:
+        return _contradictions(self)
 
     @property
     def d_k(self) -> int:

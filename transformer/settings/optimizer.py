@@ -1,15 +1,15 @@
 """The keys under ``optimizer.``."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from transformer.common.errors import raise_objections
-from transformer.common.schema import Range
+from transformer.common.schema import Range, Settings
 
 
 @dataclass(frozen=True)
-class OptimizerConfig:
+class OptimizerConfig(Settings, group="optimizer"):
     """Adam (Kingma and Ba 2015) or AdamW (Loshchilov and Hutter 2019).
 
     ``lr`` is the peak, or the factor of ``noam``. ``weight_decay`` applies to matrices only.
@@ -21,7 +21,6 @@ class OptimizerConfig:
     eps: Annotated[float, Range(0, below=math.inf)] = 1e-9
     weight_decay: Annotated[float, Range(0, below=math.inf)] = 0.0
 
-    def __post_init__(self) -> None:
-        wrong = not all(0 <= beta < 1 for beta in self.betas)
-        message = f"optimizer.betas={list(self.betas)} must be from 0 and below 1"
-        raise_objections([message] if wrong else [])
+    def _objections(self) -> Iterator[str]:
+        if not all(0 <= beta < 1 for beta in self.betas):
+            yield f"optimizer.betas={list(self.betas)} must be from 0 and below 1"

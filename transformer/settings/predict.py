@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from transformer.common.schema import Range
+from transformer.common.schema import Range, Settings
 from transformer.settings.translator import Form
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictConfig:
+class PredictConfig(Settings):
     """A tagger or a language model, and what it reads; conf/predict.yaml explains the keys."""
 
     checkpoint: str

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from transformer.common.schema import Range
+from transformer.common.schema import Range, Settings
 from transformer.settings.export import ExportConfig
 
 
 @dataclass(frozen=True)
-class PushConfig:
+class PushConfig(Settings):
     """What is uploaded to the Hugging Face Hub, and under which name."""
 
     checkpoint: str

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from transformer.common.schema import Range
+from transformer.common.schema import Range, Settings
 
 
 @dataclass(frozen=True)
-class RecoveryConfig:
+class RecoveryConfig(Settings, group="recovery"):
     """Criteria of a bad update, and the reaction; ``conf/train.yaml`` explains the keys."""
 
     explosion: Annotated[float, Range(above=0)] | None = 5.0

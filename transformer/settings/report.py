@@ -1,15 +1,15 @@
 """The keys of ``report``."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from transformer.common.errors import InputError
+from transformer.common.schema import Settings
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReportConfig:
+class ReportConfig(Settings):
     """A page of one or several runs, or a model card of one; conf/report.yaml explains the keys."""
 
     runs: Sequence[str | Path]
@@ -20,8 +20,8 @@ class ReportConfig:
     license: str | None = "unknown"
     trust: bool = False
 
-    def __post_init__(self) -> None:
+    def _objections(self) -> Iterator[str]:
         if not self.runs:
-            raise InputError("report needs a run: report RUN (or runs=[RUN])")
+            yield "report needs a run: report RUN (or runs=[RUN])"
         if self.format == "card" and len(self.runs) > 1:
-            raise InputError(f"format=card is of one run, and not of {len(self.runs)}; give one")
+            yield f"format=card is of one run, and not of {len(self.runs)}; give one"

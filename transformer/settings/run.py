@@ -2,14 +2,14 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, is_dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
 from operator import getitem
 from pathlib import Path
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal
 
-from transformer.common.errors import InputError, raise_objections
-from transformer.common.schema import out_of_range, typed
+from transformer.common.errors import InputError
+from transformer.common.schema import Settings, typed
 from transformer.settings.augmentation import AugmentationConfig
 from transformer.settings.callbacks import CallbacksConfig
 from transformer.settings.data import DataConfig
@@ -29,7 +29,7 @@ _OF_THE_TEXT = ("source_vocab_size", "target_vocab_size", "pad")
 
 
 @dataclass(frozen=True)
-class RunConfig:
+class RunConfig(Settings):
     """All settings of a training run; ``conf/train.yaml`` has the same defaults, and explains them.
 
     The sizes of ``model`` are 0 until the tokenizer sets them; in a checkpoint they are set. Raises
@@ -59,15 +59,8 @@ class RunConfig:
     decoding: SearchConfig = field(default_factory=SearchConfig)
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
 
-    def __post_init__(self) -> None:
-        hints = get_type_hints(RunConfig)
-        for name, hint in hints.items():
-            value = getattr(self, name)
-            if isinstance(hint, type) and is_dataclass(hint):
-                if not isinstance(value, hint):
-                    raise InputError(f"{name} must be a {hint.__name__}")
-                typed(hint, asdict(value), name)
-        raise_objections(_contradictions(self))
+    def _objections(self) -> Iterator[str]:
+        return _contradictions(self)
 
     @property
     def schedule_to_the_end(self) -> ScheduleConfig:
@@ -139,7 +132,6 @@ def check_objective(metric: str) -> None:
 
 
 def _contradictions(config: RunConfig) -> Iterator[str]:
-    yield from out_of_range(config, "")
     model = config.model
     seeds, most = {"seed": config.seed, "data.seed": config.data.seed}, 2**32 - 1
     yield from (f"{k}={n} must be from 0 to {most}" for k, n in seeds.items() if not 0 <= n <= most)

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from transformer.common.schema import Range
+from transformer.common.schema import Range, Settings
 
 
 @dataclass(frozen=True)
-class ScheduleConfig:
+class ScheduleConfig(Settings, group="schedule"):
     """Which schedule, and how long it warms up; ``conf/schedule`` explains the keys."""
 
     name: Literal["inverse_sqrt", "noam", "cosine", "constant"] = "cosine"

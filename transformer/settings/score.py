@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from transformer.common.schema import Range
+from transformer.common.schema import Range, Settings
 from transformer.settings.model import Precision
 from transformer.settings.translator import Averaging, Form, TranslatorConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScoreConfig:
+class ScoreConfig(Settings):
     """Pairs whose targets are scored, and by which model; conf/score.yaml explains the keys."""
 
     checkpoint: str | Sequence[str]

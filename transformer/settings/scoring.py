@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from transformer.common.schema import Settings
 from transformer.settings.metrics import Better
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScoringKeys:
+class ScoringKeys(Settings):
     """Changes of a run's metrics, as ``MetricsConfig`` explains them; None is as the run scores."""
 
     tokenize: str | None = None

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from transformer.common.schema import Range
+from transformer.common.schema import Range, Settings
 from transformer.settings.metrics import MetricsConfig
 from transformer.settings.translator import TranslatorConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChoiceKeys:
+class ChoiceKeys(Settings):
     """What chooses among candidates: BLEU with a reference, or a model of the reverse direction."""
 
     reference: Path | None = None

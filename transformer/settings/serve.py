@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-from transformer.common.schema import Range
+from transformer.common.schema import Range, Settings
 from transformer.settings.decoding import OnFailure, SearchConfig
 from transformer.settings.model import Precision
 from transformer.settings.translator import EngineName, TranslatorConfig
 
 
 @dataclass(frozen=True)
-class Limits:
+class Limits(Settings, group="limits"):
     """How much the clients of a server may ask; None sets no limit."""
 
     characters: Annotated[int, Range(1)] | None = 20_000
@@ -29,7 +29,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class ServerConfig:
+class ServerConfig(Settings):
     """Where a server listens, and how it works."""
 
     host: str = "127.0.0.1"

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from transformer.common.schema import Range
+from transformer.common.schema import Range, Settings
 
 Count = Annotated[int, Range(1)]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShortlistConfig:
+class ShortlistConfig(Settings):
     """The text that is counted, and how many tokens are kept; conf/shortlist.yaml explains the
     keys."""
 

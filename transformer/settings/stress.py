@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from transformer.common.errors import raise_objections
-from transformer.common.schema import Range, out_of_range
+from transformer.common.schema import Range
 from transformer.settings.decoding import SearchConfig
 from transformer.settings.model import Precision
 from transformer.settings.scoring import ScoredTextKeys
@@ -30,9 +29,6 @@ class StressConfig(ScoredTextKeys):
     precision: Precision | None = None
     batch_tokens: Annotated[int, Range(1)] | None = None
     decoding: Mapping[str, Any] | SearchConfig = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        raise_objections(out_of_range(self, ""))
 
     @property
     def translator(self) -> TranslatorConfig:

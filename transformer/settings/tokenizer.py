@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from transformer.common.errors import raise_objections
-from transformer.common.schema import Range, out_of_range
+from transformer.common.schema import Range, Settings
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 
@@ -20,7 +19,7 @@ SENTINEL = "<extra_id_{}>"
 
 
 @dataclass(frozen=True)
-class TokenizerConfig:
+class TokenizerConfig(Settings, group="tokenizer"):
     """How text is split into tokens; ``conf/tokenizer/bpe.yaml`` has a line about each key."""
 
     algorithm: Algorithm = "bpe"
@@ -47,11 +46,7 @@ class TokenizerConfig:
     file: str | Sequence[str] | None = None
     sentinels: Annotated[int, Range(0, 1000)] = 0
 
-    def __post_init__(self) -> None:
-        raise_objections(self._objections())
-
     def _objections(self) -> Iterator[str]:
-        yield from out_of_range(self, "tokenizer")
         learned = {*self.algorithms} - {*SYMBOLS, *FILES}
         if self.vocab_size is None and learned:
             yield f"tokenizer.vocab_size=null: a vocabulary of {min(learned)} needs a size"

@@ -5,12 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from transformer.common.errors import raise_objections
-from transformer.common.schema import Range
+from transformer.common.schema import Range, Settings
 
 
 @dataclass(frozen=True)
-class TrainerConfig:
+class TrainerConfig(Settings, group="trainer"):
     """The arguments of ``pytorch_lightning.Trainer`` in conf/trainer/, and our own arguments."""
 
     accelerator: str = "cpu"
@@ -28,9 +27,6 @@ class TrainerConfig:
     limit_val_batches: int | None = None
     search_tokens: Annotated[int, Range(1)] | None = None
     compile: Literal["auto", "none", "loss", "layers"] = "auto"
-
-    def __post_init__(self) -> None:
-        raise_objections(self._objections())
 
     def _objections(self) -> Iterator[str]:
         for key in ("max_steps", "max_epochs"):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from transformer.common.schema import Range
+from transformer.common.schema import Range, Settings
 from transformer.settings.decoding import SearchConfig
 from transformer.settings.model import Precision
 
@@ -16,7 +16,7 @@ Form = Literal["text", "json"]
 
 
 @dataclass(frozen=True)
-class TranslatorConfig:
+class TranslatorConfig(Settings):
     """Which checkpoints translate, and how: the keys that ``translate`` shares with other verbs."""
 
     checkpoint: str | Sequence[str]

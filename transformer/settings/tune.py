@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from transformer.common.errors import raise_objections
-from transformer.common.schema import Range, out_of_range
+from transformer.common.schema import Range
 from transformer.settings.scoring import ScoringKeys
 
 WeightsName = Literal["single", "average", "ema"]
@@ -26,6 +25,3 @@ class TuneConfig(ScoringKeys):
     sentences: Annotated[int, Range(1)] | None = None
     device: str = "cpu"
     batch_tokens: Annotated[int, Range(1)] | None = None
-
-    def __post_init__(self) -> None:
-        raise_objections(out_of_range(self, ""))

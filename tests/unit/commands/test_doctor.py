@@ -29,6 +29,6 @@ def test_a_corpus_is_examined_and_cleaned(
 
 def test_keys_that_contradict_each_other(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"^models=\[a\] must be two; give models=\[RUN,REVERSE\]"):
-        CleanConfig(output=tmp_path, models=(Path("a"),))
+        CleanConfig(output=tmp_path, models=("a",))
     with pytest.raises(InputError, match=r"^thresholds\.empty=2\.0 must be from 0 to 1"):
         Thresholds(empty=2.0)

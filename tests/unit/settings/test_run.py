@@ -2,19 +2,25 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 
+from tests.helpers.suite.checks import no_checks
 from tests.helpers.training.losses import loss_config
 from tests.helpers.training.updates import recovery_config
 from transformer.cli.config.compose import compose_config, run_settings
 from transformer.common.errors import InputError
 from transformer.common.schema import typed
+from transformer.settings.compare import CompareConfig
 from transformer.settings.data import CorpusConfig, DataConfig
+from transformer.settings.evaluate import EvaluateConfig
 from transformer.settings.optimizer import OptimizerConfig
 from transformer.settings.run import RunConfig, dotted_values
 from transformer.settings.schedule import ScheduleConfig
+from transformer.settings.stress import StressConfig
+from transformer.settings.text import TextConfig
 from transformer.settings.trainer import TrainerConfig
 from transformer.tasks.registry import task_class
 
@@ -143,15 +149,33 @@ def test_a_cosine_ends_with_the_run_that_it_is_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("groups", "message"),
+    ("kind", "values", "message"),
     [
-        ({"optimizer": OptimizerConfig(lr=-1.0)}, r"optimizer\.lr=-1\.0 must be above 0"),
-        ({"schedule": ScheduleConfig(warmup=-1)}, r"schedule\.warmup=-1 must be at least 0"),
+        (ScheduleConfig, {"warmup": -1}, r"schedule\.warmup=-1 must be at least 0"),
+        (RunConfig, {"optimizer": {"lr": -1.0}}, r"optimizer\.lr=-1\.0 must be above 0"),
+        (EvaluateConfig, {"checkpoint": "RUN", "batch_tokens": 0}, r"^batch_tokens=0 must be at"),
+        (
+            StressConfig,
+            {"checkpoint": "RUN", "sentences": "all"},
+            r"sentences='all' must be a whole",
+        ),
+        (TextConfig, {"output": "x", "splits": 5}, r"splits=5 must be a list or null"),
     ],
 )
-def test_a_config_of_a_program_is_checked(groups: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        RunConfig(**groups)
+def test_a_config_of_a_program_is_checked(kind: type, values: dict[str, Any], message: str) -> None:
+    with no_checks(), pytest.raises(InputError, match=message):
+        kind(**values)
+
+
+def test_a_program_gives_paths_and_lists_as_it_has_them() -> None:
+    config: Any = {"checkpoint": Path("RUN"), "reference": ["a", Path("b")], "output": "~/x"}
+    systems: Any = ["hf://USER/MODEL", Path("RUN")]
+    with no_checks():
+        evaluated, compared = EvaluateConfig(**config), CompareConfig(runs=systems)
+    assert evaluated.checkpoints == ("RUN",)
+    assert evaluated.reference == (Path("a"), Path("b"))
+    assert evaluated.output == Path.home() / "x"
+    assert compared.runs == ("hf://USER/MODEL", Path("RUN"))
 
 
 def test_keys_reach_no_corpus_with_a_dot_in_its_name() -> None:
