@@ -24,7 +24,7 @@ from transformer.runs.directory import LOG, run_directory, run_log
 from transformer.runs.processes import count_processes, train_in_processes
 from transformer.runs.quality_callback import QualityChecks
 from transformer.runs.report_callback import RunReport
-from transformer.runs.resume import changes, check_no_other_run
+from transformer.runs.resume import changes, check_fixed_keys, check_no_other_run
 from transformer.settings.run import RunConfig, untied
 from transformer.tasks.base import Task
 from transformer.tasks.registry import is_translation, make_task, test, untested
@@ -197,6 +197,8 @@ def _prepare(
     if config.checkpoint is not None:
         resume = resume or find_resumable(config.checkpoint)
         payload = resume.payload
+        # The vocabulary is that of the checkpoint.
+        check_fixed_keys(replace(portable_part(payload).config, tokenizer=config.tokenizer), config)
     initial = payload
     if payload is None and config.finetune_from is not None:
         from transformer.runs.finetuning import initial_payload
