@@ -101,7 +101,9 @@ def test_a_program_without_the_formula_is_refused() -> None:
 
 
 def test_the_format_is_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(export, "load_translator", lambda *_, **__: (tiny_translator(), {}))
+    monkeypatch.setattr(
+        export, "load_translator", lambda *_, **__: (tiny_translator(), RunConfig())
+    )
     monkeypatch.chdir(tmp_path)
     call = ["export", "checkpoint=run", "format=vocabulary", "output=new"]
     assert main(call) == 2

@@ -115,6 +115,6 @@ def test_a_search_of_one_candidate_has_no_next() -> None:
 
 
 def test_samples_have_no_shortlist() -> None:
-    other = flagging("resample", beam_size=4, shortlist="short.npz").others
+    other = flagging("resample", beam_size=4, shortlist="short.npz").candidate_search
     assert other is not None
     assert (other.search.algorithm, other.search.shortlist) == ("sampling", None)
