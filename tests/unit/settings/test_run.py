@@ -175,7 +175,7 @@ def test_a_program_gives_paths_and_lists_as_it_has_them() -> None:
     assert evaluated.checkpoints == ("RUN",)
     assert evaluated.reference == (Path("a"), Path("b"))
     assert evaluated.output == Path.home() / "x"
-    assert compared.runs == ("hf://USER/MODEL", Path("RUN"))
+    assert compared.runs == ("hf://USER/MODEL", "RUN")
 
 
 def test_keys_reach_no_corpus_with_a_dot_in_its_name() -> None:
