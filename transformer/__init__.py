@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from transformer.commands.serve import serve as serve
     from transformer.commands.shortlist import shortlist as shortlist
     from transformer.commands.stress import stress as stress
+    from transformer.commands.text import text as text
     from transformer.commands.translate import translate as translate
     from transformer.commands.translate import translate_file as translate_file
     from transformer.commands.tune import tune as tune
@@ -90,6 +91,7 @@ if TYPE_CHECKING:
     from transformer.settings.serve import ServeConfig as ServeConfig
     from transformer.settings.shortlist import ShortlistConfig as ShortlistConfig
     from transformer.settings.stress import StressConfig as StressConfig
+    from transformer.settings.text import TextConfig as TextConfig
     from transformer.settings.tokenizer import TokenizerConfig as TokenizerConfig
     from transformer.settings.trainer import TrainerConfig as TrainerConfig
     from transformer.settings.translate import TranslateConfig as TranslateConfig
@@ -129,6 +131,7 @@ _NAMES = {
     "commands.serve": ("serve",),
     "commands.shortlist": ("shortlist",),
     "commands.stress": ("stress",),
+    "commands.text": ("text",),
     "commands.translate": (
         "translate",
         "translate_file",
@@ -198,6 +201,7 @@ _NAMES = {
     "settings.serve": ("ServeConfig",),
     "settings.shortlist": ("ShortlistConfig",),
     "settings.stress": ("StressConfig",),
+    "settings.text": ("TextConfig",),
     "settings.tokenizer": ("TokenizerConfig",),
     "settings.trainer": ("TrainerConfig",),
     "settings.translate": ("TranslateConfig",),
