@@ -137,9 +137,8 @@ def _print_usage() -> None:
     print("usage: transformer COMMAND KEY=VALUE…\n")
     for name, (_, description) in VERBS.items():
         print(f"  {name:11} {description}")
-    print(
-        "\ntransformer help COMMAND, or COMMAND --help, lists its keys; --version prints the versions."
-    )
+    print("\ntransformer help COMMAND, or COMMAND --help, lists the keys of a command.")
+    print("--version prints the versions.")
     print("--config-dir FOLDER adds your own choices of groups, FOLDER/GROUP/NAME.yaml.")
 
 

@@ -19,7 +19,7 @@ NO_CHECKPOINT = "checkpoint= names no model; give one or more"
 
 @dataclass(frozen=True)
 class TranslatorConfig(Settings):
-    """Which checkpoints translate, and how: the keys that ``translate`` shares with other commands."""
+    """Which checkpoints translate, and how: keys of ``translate`` and other commands."""
 
     checkpoint: str | Sequence[str]
     """A run directory, a checkpoint file, an export or ``hf://USER/MODEL``; several are an

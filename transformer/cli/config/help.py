@@ -1,4 +1,4 @@
-"""What ``transformer COMMAND --help`` prints: the config of the command, and of the groups it takes."""
+"""What ``transformer COMMAND --help`` prints: its config, and the groups that it takes."""
 
 from collections.abc import Iterator
 from pathlib import Path
