@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -54,8 +54,10 @@ def serve(
     from transformer.serving.request_queue import RequestQueue
 
     keys = None if config.api_keys is None else read_keys(config.api_keys)
-    with closing(listen(config)) as listening:
-        thread = ThreadPoolExecutor(1)
+    thread = ThreadPoolExecutor(1)
+    with ExitStack() as stack:
+        listening = stack.enter_context(closing(listen(config)))
+        stack.callback(thread.shutdown, wait=False)  # a batch that nobody waits for may take long
         directions = thread.submit(lambda: Directions(_directions(config, set_threads))).result()
         models = [one.translator.model for one in directions.all]
         weights = [weight for model in models for weight in model.parameters()]
