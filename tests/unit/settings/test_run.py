@@ -174,7 +174,7 @@ def test_a_program_gives_paths_and_lists_as_it_has_them() -> None:
     assert evaluated.checkpoints == ("RUN",)
     assert evaluated.reference == (Path("a"), Path("b"))
     assert evaluated.output == Path.home() / "x"
-    assert compared.runs == ("hf://USER/MODEL", Path("RUN"))
+    assert compared.runs == ("hf://USER/MODEL", "RUN")
 
 
 def test_an_unknown_task_is_refused() -> None:
