@@ -1,4 +1,4 @@
-"""``python -m transformer VERB KEY=VALUE…``, also installed as ``transformer``."""
+"""``python -m transformer COMMAND KEY=VALUE…``, also installed as ``transformer``."""
 
 import gc
 import sys
@@ -38,17 +38,17 @@ VERBS = {
     "attention": ("evaluate.attention:run", "show the attention of every head in a sentence"),
     "heads": ("evaluate.heads:run", "rank the heads by the cost of switching them off"),
 }
-"""The function of each verb, in ``transformer.cli``, and what it does."""
+"""The function of each command, in ``transformer.cli``, and what it does."""
 
 COMPOSE_THEMSELVES = {"train", "recipe"}
-"""Verbs whose arguments are more than the keys of one config."""
+"""Commands whose arguments are more than the keys of one config."""
 
 
 def main(call: Sequence[str] | None = None) -> int:
-    """Run the verb; returns the exit code.
+    """Run the command; returns the exit code.
 
     Args:
-        call: The verb and its arguments; None takes those of the process.
+        call: The command and its arguments; None takes those of the process.
     """
     arguments = list(sys.argv[1:] if call is None else call)
     code = 1
@@ -87,7 +87,7 @@ def _run(call: list[str]) -> None:
         _print_usage()
     elif verb not in VERBS:
         meant = did_you_mean(verb, VERBS)
-        raise InputError(f"unknown verb {verb}{meant}; choose {', '.join(VERBS)}")
+        raise InputError(f"unknown command {verb}{meant}; choose {', '.join(VERBS)}")
     elif {"-h", "--help"} & set(arguments):
         from transformer.cli.config.help import help_text
 
@@ -117,14 +117,14 @@ def _imports_not_collected() -> Iterator[None]:
 
 
 def _prepare(verb: str, arguments: list[str]) -> tuple[Callable[..., None], list[Any]]:
-    """The function of a verb, and its arguments: composed, unless it composes them itself."""
+    """The function of a command, and its arguments: composed, unless it composes them itself."""
     if any(argument.startswith("+") for argument in arguments):
         from transformer.cli.config.arguments import without_plus
 
         arguments = list(map(without_plus, arguments))
     given: list[Any] = [arguments]
     if verb not in COMPOSE_THEMSELVES:
-        # Before the module of the verb: torch takes seconds to import.
+        # Before the module of the command: torch takes seconds to import.
         from transformer.cli.config.compose import compose_config
         from transformer.cli.config.settings import command_settings
 
@@ -134,10 +134,11 @@ def _prepare(verb: str, arguments: list[str]) -> tuple[Callable[..., None], list
 
 
 def _print_usage() -> None:
-    print("usage: transformer VERB KEY=VALUE…\n")
+    print("usage: transformer COMMAND KEY=VALUE…\n")
     for name, (_, description) in VERBS.items():
         print(f"  {name:11} {description}")
-    print("\ntransformer help VERB, or VERB --help, lists its keys; --version prints the versions.")
+    print("\ntransformer help COMMAND, or COMMAND --help, lists the keys of a command.")
+    print("--version prints the versions.")
     print("--config-dir FOLDER adds your own choices of groups, FOLDER/GROUP/NAME.yaml.")
 
 

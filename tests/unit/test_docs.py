@@ -11,6 +11,8 @@ from typing import Literal, get_args, get_origin, get_type_hints
 import pytest
 import torch
 
+import transformer
+from transformer.__main__ import VERBS
 from transformer.settings.model import ModelConfig
 
 ROOT = Path(__file__).parents[2]
@@ -198,6 +200,15 @@ def test_the_snippets_on_attention_print_what_the_page_says(
             with contextlib.redirect_stdout(io.StringIO()) as printed:
                 exec(code, namespace)
             assert printed.getvalue() == (snippet["output"] or ""), f"snippet at line {line}"
+
+
+def test_the_page_of_python_has_every_command() -> None:
+    text = (ROOT / "docs" / "python.md").read_text("utf-8")
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", text, re.M))
+    assert VERBS.keys() <= rows.keys()
+    for command in VERBS.keys() - {"recipe"}:
+        names = re.findall(r"(\w+)\(", rows[command]) + re.findall(r"\w+Config", rows[command])
+        assert names and all(hasattr(transformer, name) for name in names), command
 
 
 def test_the_site_lists_every_page() -> None:

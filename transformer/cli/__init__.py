@@ -1,1 +1,1 @@
-"""The verbs: ``cli.exit`` prints an ``InputError``, which any function here may raise."""
+"""The commands: ``cli.exit`` prints an ``InputError``, which any function here may raise."""

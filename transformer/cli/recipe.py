@@ -81,7 +81,7 @@ def plan_recipe(
 
 
 def _compose(verb: str, arguments: Sequence[str], run: RunConfig | None) -> Any:
-    """The config of a verb; its arguments are checked with the run of the model that it reads."""
+    """The config of a command; its arguments are checked with the run of its model."""
     with nullcontext() if verb == "train" else errors_name(verb):
         config = compose.compose_config(verb, arguments)
         if verb == "train":

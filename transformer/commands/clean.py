@@ -49,6 +49,7 @@ def clean(
     already, or a text cannot be read.
     """
     data = one_corpus(config.data)
+    cleaning.require_new_folder(config.output)
     models = _load_models(config, loaded)
     texts = given_texts(data)
     names = split_names(config.splits, texts)

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from transformer.checkpoint.locate import run_folder
 from transformer.common.errors import InputError
-from transformer.common.files import given_path
 from transformer.common.hub import hub_error, repository
 from transformer.interchange.export_formats import folder_name, write_export
 from transformer.interchange.translators import load_translator, local_run
@@ -59,7 +58,7 @@ def push(config: PushConfig) -> Pushed:
 def _export(config: ExportConfig, output: Path | None, name: str) -> Exported:
     config = replace(config, checkpoint=str(local_run(config.checkpoint)))
     folder = run_folder(Path(config.checkpoint)) / "export" / name
-    folder = folder if output is None else given_path(output)
+    folder = folder if output is None else output
     require_new(folder)
     translator, run = load_translator(config.translator, as_stored=True)
     return Exported(folder, write_export(translator, run, config, folder))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -53,29 +54,31 @@ def serve(
     from transformer.serving.request_queue import RequestQueue
 
     keys = None if config.api_keys is None else read_keys(config.api_keys)
-    listening = listen(config)
     thread = ThreadPoolExecutor(1)
-    directions = thread.submit(lambda: Directions(_directions(config, set_threads))).result()
-    models = [one.translator.model for one in directions.all]
-    weights = [weight for model in models for weight in model.parameters()]
-    thread.submit(set_threads, weights).result()  # loading has set them for the last
-    tokens = min(one.translator.batch_tokens for one in directions.all)
-    width = max(one.translator.search.width for one in directions.all)
-    queue = RequestQueue(
-        directions,
-        config.limits,
-        batch_tokens=max(1, tokens // width),
-        cache=config.cache,
-        thread=thread,
-    )
-    host, port = listening.getsockname()[:2]
-    pairs = tuple((one.source, one.target) for one in directions.all)
-    run_until_signal(
-        build_app(queue, Access(keys, config.limits.requests)),
-        listening,
-        config,
-        lambda stop: started(Service(f"http://{host}:{port}", pairs, stop)),
-    )
+    with ExitStack() as stack:
+        listening = stack.enter_context(closing(listen(config)))
+        stack.callback(thread.shutdown, wait=False)  # a batch that nobody waits for may take long
+        directions = thread.submit(lambda: Directions(_directions(config, set_threads))).result()
+        models = [one.translator.model for one in directions.all]
+        weights = [weight for model in models for weight in model.parameters()]
+        thread.submit(set_threads, weights).result()  # loading has set them for the last
+        tokens = min(one.translator.batch_tokens for one in directions.all)
+        width = max(one.translator.search.width for one in directions.all)
+        queue = RequestQueue(
+            directions,
+            config.limits,
+            batch_tokens=max(1, tokens // width),
+            cache=config.cache,
+            thread=thread,
+        )
+        host, port = listening.getsockname()[:2]
+        pairs = tuple((one.source, one.target) for one in directions.all)
+        run_until_signal(
+            build_app(queue, Access(keys, config.limits.requests)),
+            listening,
+            config,
+            lambda stop: started(Service(f"http://{host}:{port}", pairs, stop)),
+        )
 
 
 def _directions(config: ServeConfig, set_threads: SetThreads) -> Iterator[Direction]:

@@ -20,6 +20,7 @@ from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.search.shortlist import FILE, Shortlist, check_tags
 from transformer.interchange.translators import fetched
+from transformer.reports.scores import require_writable
 from transformer.settings.run import RunConfig
 from transformer.settings.shortlist import ShortlistConfig
 
@@ -49,6 +50,8 @@ def shortlist(config: ShortlistConfig) -> WrittenShortlist:
     tokenizer = Tokenizer.from_state(portable.tokenizer)
     check_tags(tokenizer)
     size = tokenizer.target_vocab_size
+    output = config.output or run_folder(path) / FILE
+    require_writable(output.parent)  # before the minutes of counting
     split = _text(config, portable.config)
     # Evenly from the whole text: it may be of several corpora, one after the other.
     step = max(1, -(-sum(1 for _ in split) // config.sentences))
@@ -67,7 +70,6 @@ def shortlist(config: ShortlistConfig) -> WrittenShortlist:
         lexicon, method = ibm_model_1(short, size, config.iterations), "Model 1"
     counts = np.bincount(np.concatenate([target for _, target in pairs]), minlength=size)
     built = Shortlist.build(lexicon, counts, tokenizer, config.frequent, config.best)
-    output = run_folder(path) / FILE if config.output is None else config.output
     built.save(output, tokenizer)
     mean = np.mean([len(built.tokens([source])) for source, _ in pairs[:CHUNK]])
     return WrittenShortlist(output, len(pairs), method, float(mean), size)

@@ -207,8 +207,8 @@ def load_line_translator(
     config = replace(config, checkpoint=[str(local_run(name)) for name in config.checkpoints])
     flags = config.flags or config.on_failure is not None
     looks = config.alignment or config.attention
-    path = Path(config.checkpoints[0]) if config.checkpoints else None
-    if config.engine == "ctranslate2" and path is not None and is_ctranslate2(path) and looks:
+    path = Path(config.checkpoints[0])
+    if config.engine == "ctranslate2" and is_ctranslate2(path) and looks:
         raise InputError(f"{'alignment' if config.alignment else 'attention'}= {needs_run(path)}")
     translator, trained = load_translator(config, loaded=loaded)
     if config.glossary is not None and translator.search.algorithm != "beam":
@@ -227,7 +227,7 @@ def load_line_translator(
         from transformer.quality.failures.flagging import Flagging
         from transformer.quality.failures.flags import Detector
 
-        detector = Detector.load(Path(config.checkpoints[0]), trained.data)
+        detector = Detector.load(path, trained.data)
         return LineTranslator(config, translator, Flagging(translator, detector, config.on_failure))
     if looks or flags or processes > 1:
         raise InputError(

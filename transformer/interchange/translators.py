@@ -49,8 +49,6 @@ def load_translator(
         loaded: Is told the checkpoints before an engine starts.
     """
     paths = [local_run(name) for name in config.checkpoints]
-    if not paths:
-        raise InputError("checkpoint=[] names no checkpoint; give one or more")
     if config.engine == "ctranslate2":
         return _with_export(config, paths, loaded)
     translator, run = _load(config, paths, find_device(config.device), loaded, as_stored=as_stored)
@@ -199,7 +197,7 @@ def needs_run(export: Path) -> str:
 
 def _export_folder(config: TranslatorConfig, checkpoint: Path) -> Path:
     """The folder that the user names, else the checkpoint if it is one, else that of the run."""
-    folder = checkpoint if config.engine_folder is None else given_path(config.engine_folder)
+    folder = config.engine_folder or checkpoint
     if locate.is_ctranslate2(folder):
         return folder
     if config.engine_folder is None:

@@ -55,6 +55,12 @@ class CleanedSplit:
         )
 
 
+def require_new_folder(folder: Path) -> None:
+    """Raise InputError if a file, or a folder that is not empty, exists."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"output={folder} is there already; name a new folder")
+
+
 def clean(
     checks: Checks,
     names: Sequence[str],
@@ -68,8 +74,7 @@ def clean(
 
     The ``repairs`` are made or, without ``repair``, only counted.
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(f"output={folder} is there already; name a new folder")
+    require_new_folder(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(folder) as part:
         part.mkdir()

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from transformer.checkpoint import checkpoint
 from transformer.checkpoint.locate import find_checkpoint
 from transformer.common.errors import InputError
@@ -224,7 +226,8 @@ class _Validation:
         self.offers, self.scoring = offers, scoring
         device = find_device(config.device)
         self.batch_tokens = suited_batch_tokens(config.batch_tokens, device)
-        self.model = build_transformer(portable.config.model).to(device)
+        with torch.random.fork_rng(devices=[]):  # the weights are loaded later
+            self.model = build_transformer(portable.config.model).to(device)
         self.checkpoint = checkpoint.Checkpoint(self.model, portable, self.name)
         self.trained = trained_with(self.checkpoint)
         self.metric = config.metric or scoring.choose

@@ -162,7 +162,8 @@ def run_until_signal(
     server = Server(
         uvicorn.Config(
             app,
-            log_level="warning",
+            log_config=None,  # uvicorn's own would close the handlers of a program
+            log_level=None,
             access_log=False,
             server_header=False,
             # Any client could send the header with another address.

@@ -1,6 +1,6 @@
 """The keys of ``serve``."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from transformer.common.schema import Range, Settings
 from transformer.settings.decoding import OnFailure, SearchConfig
 from transformer.settings.model import Precision
-from transformer.settings.translator import EngineName, TranslatorConfig
+from transformer.settings.translator import NO_CHECKPOINT, EngineName, TranslatorConfig
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,10 @@ class ServeConfig(ServerConfig):
     engine_folder: Path | None = None
     trust: bool = False
     decoding: Mapping[str, Any] | SearchConfig = field(default_factory=dict)
+
+    def _objections(self) -> Iterator[str]:
+        if not self.checkpoint:
+            yield NO_CHECKPOINT
 
     def translator(self, checkpoint: Path) -> TranslatorConfig:
         """The translator of one of the models."""

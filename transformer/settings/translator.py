@@ -1,6 +1,6 @@
 """Settings of a translator that is loaded; conf/translate.yaml explains them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -14,10 +14,12 @@ EngineName = Literal["torch", "ctranslate2", "auto"]
 Form = Literal["text", "json"]
 """The format of lines."""
 
+NO_CHECKPOINT = "checkpoint= names no model; give one or more"
+
 
 @dataclass(frozen=True)
 class TranslatorConfig(Settings):
-    """Which checkpoints translate, and how: the keys that ``translate`` shares with other verbs."""
+    """Which checkpoints translate, and how: keys of ``translate`` and other commands."""
 
     checkpoint: str | Sequence[str]
     """A run directory, a checkpoint file, an export or ``hf://USER/MODEL``; several are an
@@ -42,6 +44,11 @@ class TranslatorConfig(Settings):
     trust: bool = False
     decoding: Mapping[str, Any] | SearchConfig = field(default_factory=dict)
     """Changes of the run's own search by key, such as ``{"beam_size": 10}``, or a whole search."""
+
+    def _objections(self) -> Iterator[str]:
+        yield from super()._objections()
+        if not self.checkpoint:
+            yield NO_CHECKPOINT
 
     @property
     def checkpoints(self) -> tuple[str, ...]:

@@ -41,7 +41,7 @@ def test_an_unknown_verb_names_the_known_ones(
     assert said.out == ""
     assert (
         said.err
-        == f"error: unknown verb translat (did you mean translate?); choose {', '.join(VERBS)}\n"
+        == f"error: unknown command translat (did you mean translate?); choose {', '.join(VERBS)}\n"
     )
 
     assert main(["train", "--config-dir"]) == 2

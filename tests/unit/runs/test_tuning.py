@@ -75,7 +75,7 @@ def tried(offers: Any, show: Any = lambda _: None, **changes: Any) -> Tuning:
         "batch_tokens": 500,
     }
     metrics = changes.pop("metrics", MetricsConfig())
-    config = TuneConfig(checkpoint=Path("run"), **(values | changes))
+    config = TuneConfig(checkpoint="run", **(values | changes))
     return try_all(offers, config, metrics, show)
 
 

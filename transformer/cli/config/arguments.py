@@ -1,4 +1,4 @@
-"""The ``KEY=VALUE`` arguments of a verb, checked one by one; what an unknown key may mean."""
+"""The ``KEY=VALUE`` arguments of a command, checked one by one; what an unknown key may mean."""
 
 import os
 from argparse import ArgumentError, ArgumentParser
@@ -156,7 +156,7 @@ def check_overrides(verb: str, overrides: Sequence[str], *, sweep: bool = False)
 
 
 def _objections(verb: str, override: Override) -> Iterator[str]:
-    """Objections to the choices of a group of a verb; an optional one may have several."""
+    """Objections to the choices of a group of a command; an optional one may have several."""
     group, known = override.key_or_group, choices(override.key_or_group)
     value: Any = override.value()
     defaults = (entry for entry in _verb_file(verb).get("defaults", []) if isinstance(entry, dict))

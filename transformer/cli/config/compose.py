@@ -1,4 +1,4 @@
-"""Composes the config of a verb from conf/ and the user's arguments."""
+"""Composes the config of a command from conf/ and the user's arguments."""
 
 import os
 import re
@@ -66,7 +66,7 @@ def split_paths(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def compose_config(verb: str, arguments: Sequence[str]) -> DictConfig:
-    """Compose ``conf/VERB.yaml`` with the user's arguments; ``HydraConfig`` gets Hydra's part."""
+    """Compose ``conf/COMMAND.yaml`` with the arguments; ``HydraConfig`` gets Hydra's part."""
     overrides = as_overrides(verb, arguments)
     check_overrides(verb, overrides)
     if verb == "train":

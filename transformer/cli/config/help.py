@@ -1,4 +1,4 @@
-"""What ``transformer VERB --help`` prints: the config of the verb, and of the groups it takes."""
+"""What ``transformer COMMAND --help`` prints: its config, and the groups that it takes."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +10,7 @@ from transformer.cli.config.arguments import choices, config_folder
 
 
 def help_text(verb: str) -> str:
-    """The keys of a verb, with their defaults and comments."""
+    """The keys of a command, with their defaults and comments."""
     folder = config_folder()
     root = folder / f"{verb}.yaml"
     files = list(included_files(root))

@@ -1,1 +1,1 @@
-"""Verbs that read a corpus."""
+"""Commands that read a corpus."""

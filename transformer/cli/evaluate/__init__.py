@@ -1,1 +1,1 @@
-"""Verbs that score a model."""
+"""Commands that score a model."""

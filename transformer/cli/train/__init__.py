@@ -1,1 +1,1 @@
-"""Verbs that make or change a model."""
+"""Commands that make or change a model."""

@@ -1,1 +1,1 @@
-"""Verbs that read lines and write lines."""
+"""Commands that read lines and write lines."""

@@ -10,6 +10,7 @@ import pytest
 
 from tests.helpers.data.corpora import data_config, tokenizer_config, write_corpus
 from transformer.common.errors import InputError
+from transformer.common.schema import typed
 from transformer.data.corpora import holdout
 from transformer.data.corpora.evaluation_text import Texts, read_texts
 from transformer.data.corpora.mixture import (
@@ -181,7 +182,6 @@ def test_what_is_said_for_all_is_for_those_who_read_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "entry", "says"),
     [
-        ({}, {"weight": 0.0}, r"data.corpora.big.weight=0.0 must be above 0"),
         ({}, {"tag": "two words"}, "data.corpora.big.tag='two words' cannot be a name or tag"),
         ({"target_tag": True}, {"target": "two words"}, "big.target='two words' cannot be a name"),
         ({"corpora": None, "document_key": "id"}, {}, "data.document_key needs data.documents=N"),
@@ -196,6 +196,13 @@ def test_what_contradicts_itself_or_does_nothing_is_refused(
     fields = {"corpora": {"big": CorpusConfig(**entry)}} | changes
     with pytest.raises(InputError, match=says):
         replace(config, **fields)
+
+
+def test_a_number_of_a_corpus_is_named_by_its_keys() -> None:
+    with pytest.raises(InputError, match=r"^data\.corpora\.weight=0\.0 must be above 0"):
+        CorpusConfig(weight=0.0)
+    with pytest.raises(InputError, match=r"^data\.corpora\.big\.test_size=-1 must be at least 0"):
+        typed(DataConfig, {"corpora": {"big": {"test_size": -1}}}, "data")
 
 
 @pytest.mark.parametrize(

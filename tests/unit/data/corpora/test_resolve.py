@@ -10,7 +10,7 @@ from tests.helpers.data.corpora import data_config, pairs_of, tokenizer_config, 
 from transformer.common.errors import InputError
 from transformer.data.corpora.resolve import find_splits
 from transformer.quality.examined_text import given_texts
-from transformer.settings.data import CorpusConfig, DataConfig
+from transformer.settings.data import DataConfig
 
 
 @pytest.fixture
@@ -134,7 +134,6 @@ def test_a_folder_that_cannot_be_read_is_an_input_error(
         ("max_left_out", 1.5, r"data\.max_left_out=1\.5 must be from 0 to 1"),
         ("buffer", 0, r"data\.buffer=0 must be at least 1"),
         ("corpora", {}, r"data\.corpora={} names none"),
-        ("corpora", {"web": CorpusConfig(test_size=-1)}, r"data\.corpora\.web\.test_size=-1 must"),
         ("vocab_size", 4, r"tokenizer\.vocab_size=4 must be at least 5"),
         ("character_coverage", 0.5, r"character_coverage=0\.5 must be from 0\.98 to 1"),
         ("sampling", 2.0, r"tokenizer\.sampling=2\.0 must be from 0 to 1"),

@@ -63,7 +63,7 @@ def test_torchrun_says_how_many(alone: pytest.MonkeyPatch) -> None:
     assert index is not None
     assert (index.rank, index.ranks, index.address, index.port) == (5, 6, "first", 29500)
     alone.setattr("lightning_fabric.accelerators.cuda.num_cuda_devices", lambda: 4)
-    assert resolve_devices(replace(GIVEN, devices=[1, 3])).devices == [1, 3]
+    assert resolve_devices(replace(GIVEN, devices=[1, 3])).devices == (1, 3)
 
 
 def test_slurm_says_where(alone: pytest.MonkeyPatch) -> None:
