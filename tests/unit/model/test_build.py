@@ -8,22 +8,19 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tests.helpers.model.models import tiny_config, tiny_transformer
-from transformer.cli.config.compose import compose_config
+from transformer.cli.config.compose import compose_config, run_settings
 from transformer.common.errors import InputError
 from transformer.model.attention.attention_context import AttentionContext
 from transformer.model.attention.kernels import sdpa
 from transformer.model.build import build_transformer
 from transformer.model.initialization import draw_weights
 from transformer.model.transformer import Transformer
-from transformer.settings.model import ModelConfig
 
 
 def preset(name: str, vocab_size: int) -> Transformer:
-    fields = compose_config("train", [f"model={name}"]).model
+    config = run_settings(compose_config("train", [f"model={name}"])).model
     with torch.device("meta"):
-        return build_transformer(
-            ModelConfig(source_vocab_size=vocab_size, target_vocab_size=vocab_size, pad=0, **fields)
-        )
+        return build_transformer(config.sized(vocab_size, vocab_size))
 
 
 def size(model: Transformer) -> int:
