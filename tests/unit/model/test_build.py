@@ -1,9 +1,11 @@
 """Names become classes, tensors are shared as asked, and weights start as the paper's."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
+from omegaconf import OmegaConf
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -18,7 +20,7 @@ from transformer.settings.model import ModelConfig
 
 
 def preset(name: str, vocab_size: int) -> Transformer:
-    fields = compose_config("train", [f"model={name}"]).model
+    fields: Any = OmegaConf.to_container(compose_config("train", [f"model={name}"]).model)
     with torch.device("meta"):
         return build_transformer(
             ModelConfig(source_vocab_size=vocab_size, target_vocab_size=vocab_size, pad=0, **fields)
