@@ -77,7 +77,7 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
 
 
 def rewritten(text: str, values: Mapping[str, Any]) -> str:
-    """A YAML with these values; other keys and interpolations, ``${…}``, stay as they are."""
+    """A YAML with these values; other keys, ``${…}`` and ``???`` stay as they are."""
     path: list[str] = []
     lines = []
     for line in text.splitlines():
@@ -96,7 +96,9 @@ def rewritten(text: str, values: Mapping[str, Any]) -> str:
 
 def _differs(text: str, value: Any) -> bool:
     # OmegaConf reads 2e-3 as a number, unlike PyYAML; 1, 1.0 and true differ.
-    return "${" not in text and repr(OmegaConf.create(f"x: {text}").x) != repr(value)
+    if "${" in text or text == "???":
+        return False
+    return repr(OmegaConf.create(f"x: {text}").x) != repr(value)
 
 
 if __name__ == "__main__":

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from transformer.commands.translate import translate_file as translate_file
     from transformer.commands.tune import tune as tune
     from transformer.common.errors import InputError as InputError
+    from transformer.common.errors import Interrupted as Interrupted
     from transformer.data.tokenization.tokenizer import Tokenizer as Tokenizer
     from transformer.decoding.constraints.request import Constraints as Constraints
     from transformer.decoding.forced_decoding import score_pairs as score_pairs
@@ -137,7 +138,10 @@ _NAMES = {
         "translate_file",
     ),
     "commands.tune": ("tune",),
-    "common.errors": ("InputError",),
+    "common.errors": (
+        "InputError",
+        "Interrupted",
+    ),
     "data.tokenization.tokenizer": ("Tokenizer",),
     "decoding.constraints.request": ("Constraints",),
     "decoding.forced_decoding": ("score_pairs",),

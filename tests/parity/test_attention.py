@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from tests.helpers.model.models import tiny_transformer
 from tests.helpers.model.tolerance import assert_close
 from transformer.model.attention.kernels.fused import attend_fused
 from transformer.model.attention.masks import causal_mask
@@ -55,6 +56,20 @@ def test_a_query_that_may_attend_to_nothing_yields_zeros(attention: object) -> N
     assert (attended[:, :, 0] != 0).any()
     attended.sum().backward()
     assert torch.isfinite(query.grad).all()
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "flex", "auto"])
+@pytest.mark.parametrize("length", [5, 70])
+def test_a_source_without_tokens_spoils_no_training_batch(attention: str, length: int) -> None:
+    tokens = torch.randint(4, 20, (2, length))
+    source = tokens * torch.tensor([[1], [0]])
+    formula = tiny_transformer(attention="eager", dropout=0.0).train()
+    model = tiny_transformer(attention=attention, dropout=0.0).train()
+    hidden = model(source, tokens)
+    assert_close(hidden, formula(source, tokens))
+    hidden.pow(2).sum().backward()
+    for name, weight in model.named_parameters():
+        assert weight.grad is None or torch.isfinite(weight.grad).all(), name
 
 
 def test_weights_are_a_distribution_with_the_scale_of_a_head() -> None:

@@ -142,6 +142,15 @@ def test_the_readme_has_a_row_for_each_verb() -> None:
     assert set(re.findall(r"^\| `(\w+)` \|", commands, re.M)) == set(VERBS)
 
 
+def test_the_page_of_python_has_a_row_for_each_verb_and_its_dataclass() -> None:
+    page = (PAGE.parent / "python.md").read_text("utf-8")
+    [table] = re.findall(r"^\| command \| function.*\n.*\n((?:\|.*\n)+)", page, re.M)
+    rows = {row.split("`")[1]: row for row in table.splitlines()}
+    assert list(rows) == list(VERBS)
+    for verb, path in SETTINGS.items():
+        assert path.partition(":")[2] in rows[verb]
+
+
 def test_the_search_ends_early() -> None:
     run("search")
     short = SEARCHES.pop("short")

@@ -83,5 +83,10 @@ def run_folder(checkpoint: Path) -> Path:
     """The run directory of a checkpoint; a run directory returns itself."""
     if checkpoint.is_file():
         folder = checkpoint.resolve().parent
-        return folder.parent if folder.name == _FOLDER else folder
+        return folder.parent if is_of_run(checkpoint) else folder
     return checkpoint.resolve()
+
+
+def is_of_run(checkpoint: Path) -> bool:
+    """Whether a file lies in the folder of the checkpoints of a run."""
+    return checkpoint.resolve().parent.name == _FOLDER

@@ -85,7 +85,9 @@ def _compose(verb: str, arguments: Sequence[str], run: RunConfig | None) -> Any:
     with nullcontext() if verb == "train" else errors_name(verb):
         config = compose.compose_config(verb, arguments)
         if verb == "train":
-            return compose.run_settings(config)
+            training = compose.run_settings(config)
+            training.metrics.bleu()  # whose package may be missing
+            return training
         settings = command_settings(verb, config, arguments)
         if run is not None:
             changed_search(run.decoding, settings.decoding)
@@ -93,6 +95,7 @@ def _compose(verb: str, arguments: Sequence[str], run: RunConfig | None) -> Any:
             translate.check(settings, arguments)
         if verb == "evaluate":
             metrics = changed_metrics(settings, run, settings.checkpoint)
+            metrics.bleu()
             for name in settings.scores or ():
                 build_metric(name, metrics)
         return settings

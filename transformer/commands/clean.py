@@ -76,7 +76,7 @@ def _load_models(config: CleanConfig, loaded: Loaded) -> list[CrossEntropies]:
     sides, models = (config.data.source, config.data.target), list[CrossEntropies]()
     for name in config.models or ():
         model = TranslatorConfig(
-            name,
+            str(name),
             device=config.device,
             batch_tokens=config.batch_tokens,
             trust=config.trust,
@@ -86,7 +86,7 @@ def _load_models(config: CleanConfig, loaded: Loaded) -> list[CrossEntropies]:
         if (source, target) != sides or run.data.target_tag:
             wanted = "{} to {} alone is wanted; give models=[RUN,REVERSE]".format(*sides)
             raise InputError(f"{name} translates {source} to {target}, and {wanted}")
-        models.append(partial(_cross_entropies, name, score))
+        models.append(partial(_cross_entropies, str(name), score))
         sides = sides[1], sides[0]
     return models
 

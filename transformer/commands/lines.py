@@ -26,6 +26,8 @@ def format_line(result: "Prediction", form: Form) -> str:
 
 def given_lines(lines: Iterable[Line] | None, file: Path | None) -> Iterable[Line | str]:
     """The lines of a program or, for None, those of a file."""
+    if isinstance(lines, str):
+        raise TypeError("lines are several texts, not one string; give [text]")
     if lines is not None:
         return lines
     if file is None:

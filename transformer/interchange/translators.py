@@ -201,6 +201,8 @@ def _export_folder(config: TranslatorConfig, checkpoint: Path) -> Path:
     if locate.is_ctranslate2(folder):
         return folder
     if config.engine_folder is None:
+        if not checkpoint.exists():
+            locate.find_checkpoint(checkpoint)  # which raises, and says what was meant
         folder = locate.run_folder(folder) / "export"
     found = sorted(file.parent for file in folder.glob(f"ctranslate2*/{locate.ENGINE_WEIGHTS}"))
     if len(found) == 1:

@@ -46,6 +46,7 @@ def draw_weights(model: nn.Module, projection: nn.Linear, config: ModelConfig) -
                 nn.init.zeros_(module.bias)
         elif isinstance(module, nn.Embedding):
             nn.init.normal_(module.weight, std=std)
-            nn.init.zeros_(module.weight[module.padding_idx])
+            if module.padding_idx is not None:
+                nn.init.zeros_(module.weight[module.padding_idx])
         elif isinstance(module, LearnedPositions | BucketBias):
             nn.init.normal_(module.table, std=std)

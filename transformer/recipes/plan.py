@@ -13,7 +13,7 @@ from transformer.common.files import given_path
 from transformer.common.own_code import import_code, own_class
 from transformer.common.schema import Settings, override_key
 from transformer.data.corpora.resolve import as_files
-from transformer.data.corpora.trust import named_classes, needs_trust
+from transformer.data.corpora.trust import named_classes, named_layers, trusts_all
 from transformer.recipes.corpus_files import TEXT_KEYS, CorpusFiles, corpus_paths, corpus_splits
 from transformer.recipes.overrides import merged, override
 from transformer.recipes.stage import Stage
@@ -163,8 +163,8 @@ class Plan:
         read = {file: self._runs[file] for file in stage.inputs if file in self._runs}
         run = next(iter(read.values()), None) if stage.verb in ("translate", "evaluate") else None
         config = self.compose(stage.verb, stage.arguments, run)
-        code = {file: needs_trust(RunConfig(model=run.model)) for file, run in read.items()}
-        if not any(code.values()) or config.trust:
+        code = {file: named_layers(run.model) for file, run in read.items()}
+        if not any(code.values()) or trusts_all() or config.trust:
             return stage, config
         raise_objections(
             f"{file} names code, {key}={name}; add {kind}.trust=true if you trust it"

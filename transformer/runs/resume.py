@@ -87,9 +87,14 @@ def resumed_config(
         if key in given and copy not in given and before[copy] == before[key]
     }
     config = replace(changed_config(saved, {**given, **copies}), checkpoint=checkpoint)
-    if fixed := fixed_key_that_differs(replace(saved, checkpoint=checkpoint), config):
-        raise InputError(f"{fixed} cannot change: a run resumes with what it began with")
+    check_fixed_keys(saved, config)
     return config
+
+
+def check_fixed_keys(before: RunConfig, now: RunConfig) -> None:
+    """Raise InputError if a resumed run has another value of a key that cannot change."""
+    if fixed := fixed_key_that_differs(before, now):
+        raise InputError(f"{fixed} cannot change: a run resumes with what it began with")
 
 
 def _objections(key: str, values: Mapping[str, Any], checkpoint: Path) -> Iterator[str]:

@@ -12,7 +12,7 @@ from pytorch_lightning import Callback, Trainer, seed_everything
 
 from transformer.checkpoint.checkpoint import TEXT_TO_TEXT, load_weights, portable_part
 from transformer.checkpoint.config_file import saved_config, write_config
-from transformer.checkpoint.locate import run_folder
+from transformer.checkpoint.locate import is_of_run, run_folder
 from transformer.common.errors import InputError
 from transformer.data.corpora.trust import needs_trust
 from transformer.data.tokenization.vocabulary_training import (
@@ -24,7 +24,7 @@ from transformer.runs.directory import LOG, run_directory, run_log
 from transformer.runs.processes import count_processes, train_in_processes
 from transformer.runs.quality_callback import QualityChecks
 from transformer.runs.report_callback import RunReport
-from transformer.runs.resume import changes, check_no_other_run
+from transformer.runs.resume import changes, check_fixed_keys, check_no_other_run
 from transformer.settings.run import RunConfig, untied
 from transformer.tasks.base import Task
 from transformer.tasks.registry import is_translation, make_task, test, untested
@@ -83,8 +83,8 @@ def train(
     """
     config, folder = untied(config), Path(folder)
     is_rank_0 = process_rank() == 0
-    if config.checkpoint is not None and run_folder(config.checkpoint) != folder.resolve():
-        raise InputError(f"checkpoint={config.checkpoint} resumes in its own folder, not {folder}")
+    if config.checkpoint is not None:
+        _check_resumes_in(config.checkpoint, folder)
     require_gpu(config.trainer)
     if (count := count_processes(config.trainer)) > 1:
         if callbacks:
@@ -116,6 +116,17 @@ def train(
                 config = replace(config, tokenizer=tokenizer)
                 if is_rank_0:
                     write_config(config, folder)
+
+
+def _check_resumes_in(checkpoint: Path, folder: Path) -> None:
+    """Raise InputError unless a run goes on where it was: other files there would be replaced."""
+    if checkpoint.is_file() and not is_of_run(checkpoint):
+        raise InputError(
+            f"checkpoint={checkpoint} lies in no run directory, where its run would go on; give "
+            f"the run, or begin another with its weights: finetune_from={checkpoint}"
+        )
+    if run_folder(checkpoint) != folder.resolve():
+        raise InputError(f"checkpoint={checkpoint} resumes in its own folder, not {folder}")
 
 
 def _train_and_test(
@@ -197,6 +208,8 @@ def _prepare(
     if config.checkpoint is not None:
         resume = resume or find_resumable(config.checkpoint)
         payload = resume.payload
+        # The vocabulary is that of the checkpoint.
+        check_fixed_keys(replace(portable_part(payload).config, tokenizer=config.tokenizer), config)
     initial = payload
     if payload is None and config.finetune_from is not None:
         from transformer.runs.finetuning import initial_payload

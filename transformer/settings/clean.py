@@ -60,9 +60,9 @@ class CleanConfig(Settings):
     data: DataConfig = field(default_factory=DataConfig)
     tokenizer: TokenizerConfig | None = None
     splits: Sequence[str] | None = ("train",)
-    checkpoint: str | None = None
+    checkpoint: str | Path | None = None
     ratio: Ratio = 4.0
-    models: Sequence[str] | None = None
+    models: Sequence[str | Path] | None = None
     keep: Annotated[float, Range(above=0, below=1)] | None = None
     device: str = "cpu"
     batch_tokens: Annotated[int, Range(1)] | None = None

@@ -49,7 +49,7 @@ class CorpusConfig(Settings, group="data.corpora"):
 
 @dataclass(frozen=True)
 class DenoisingConfig(Settings, group="data.denoising"):
-    """The noise of ``task=denoising`` (encoded/denoising.py)."""
+    """The noise of ``task=denoising`` (binarized/denoising.py)."""
 
     objective: Literal["spans", "infilling"] = "spans"
     """"spans": a sentinel for each masked span, and the model writes the spans (T5). "infilling": a

@@ -166,13 +166,6 @@ def _contradictions(config: SearchConfig) -> Iterator[str]:
                 )
 
 
-def without_limits(search: SearchConfig) -> dict[str, Any]:
-    """All settings but the limits of the length, which depend on the text, not on the search."""
-    values = asdict(search)
-    del values["max_length_ratio"], values["max_length_offset"]
-    return values
-
-
 def changed_search(
     trained: SearchConfig, decoding: SearchConfig | Mapping[str, Any]
 ) -> SearchConfig:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Annotated, Literal
 
 from transformer.common.schema import Range, Settings
@@ -52,7 +53,7 @@ class DoctorConfig(Settings):
 
     data: DataConfig = field(default_factory=DataConfig)
     tokenizer: TokenizerConfig | None = None
-    checkpoint: str | None = None
+    checkpoint: str | Path | None = None
     examples: Annotated[int, Range(0)] = 3
     ratio: Ratio = 4.0
     thresholds: Thresholds = field(default_factory=Thresholds)
@@ -61,7 +62,9 @@ class DoctorConfig(Settings):
         return two_tokenizers(self.checkpoint, self.tokenizer)
 
 
-def two_tokenizers(checkpoint: str | None, tokenizer: TokenizerConfig | None) -> Iterator[str]:
+def two_tokenizers(
+    checkpoint: str | Path | None, tokenizer: TokenizerConfig | None
+) -> Iterator[str]:
     """Yield an objection to a checkpoint, which has a tokenizer, and another tokenizer."""
     if checkpoint is not None and tokenizer is not None:
         yield "checkpoint= has a tokenizer; leave tokenizer= out"

@@ -1,6 +1,6 @@
 """The keys under ``metrics.``, and the metrics that they name."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -66,9 +66,13 @@ class MetricsConfig(Settings, group="metrics"):
     comet: str | None = None
 
     def _objections(self) -> Iterator[str]:
-        if self.tokenize != MetricsConfig.tokenize:
-            self.bleu()  # the tokenizer is known, and its package is installed
         yield from map(unknown_metric, self._named - METRICS.keys())
+        # Its package may be missing: a checkpoint names it, and translates without it.
+        if self.tokenize != MetricsConfig.tokenize:
+            from sacrebleu.metrics import BLEU
+
+            if self.tokenize not in BLEU.TOKENIZERS:
+                yield _unusable(self.tokenize, "it is unknown", BLEU.TOKENIZERS)
 
     @property
     def _named(self) -> set[str]:
@@ -88,19 +92,23 @@ class MetricsConfig(Settings, group="metrics"):
         return self.custom_better if name == "custom" else METRICS[name].better
 
     def bleu(self, *, effective_order: bool = False) -> "BLEU":
-        """BLEU; ``effective_order`` leaves out n-grams that are longer than the sentence."""
+        """BLEU; ``effective_order`` leaves out n-grams that are longer than the sentence.
+
+        Raises InputError if the tokenizer needs a package or a download that is missing.
+        """
         from sacrebleu.metrics import BLEU
 
         try:
             return BLEU(
                 tokenize=self.tokenize, lowercase=self.lowercase, effective_order=effective_order
             )
-        except (LookupError, ImportError, OSError, RuntimeError) as error:
-            # The tokenizer is unknown, or it needs a package or a download that is missing.
-            reason, known = " ".join(str(error).split()), ", ".join(BLEU.TOKENIZERS)
-            raise InputError(
-                f"tokenize={self.tokenize} cannot be used ({reason}); choose one of {known}"
-            ) from error
+        except (ImportError, OSError, RuntimeError) as error:
+            reason = " ".join(str(error).split())
+            raise InputError(_unusable(self.tokenize, reason, BLEU.TOKENIZERS)) from error
+
+
+def _unusable(tokenize: str, reason: str, known: Iterable[str]) -> str:
+    return f"tokenize={tokenize} cannot be used ({reason}); choose one of {', '.join(known)}"
 
 
 def unknown_metric(name: str) -> str:

@@ -89,7 +89,8 @@ def dotted_values(config: RunConfig) -> dict[str, Any]:
 
 
 def _dotted(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    for key, value in values.items():
+    # The name of a corpus may have a dot, and is then no part of a key.
+    for key, value in ((key, value) for key, value in values.items() if "." not in key):
         yield f"{prefix}{key}", value
         if isinstance(value, Mapping):
             yield from _dotted(value, f"{prefix}{key}.")

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Literal
 
 from transformer.common.schema import Range
@@ -15,7 +16,7 @@ WeightsName = Literal["single", "average", "ema"]
 class TuneConfig(ScoringKeys):
     """Weights and searches to try on the validation text; conf/tune.yaml explains the keys."""
 
-    checkpoint: str
+    checkpoint: str | Path
     weights: Sequence[WeightsName] = ("single", "average", "ema")
     last: Annotated[int, Range(2)] = 5
     beam_sizes: Sequence[int] = (1, 2, 5, 10)

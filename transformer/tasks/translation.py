@@ -48,7 +48,7 @@ class TranslationTask(Task):
     def __init__(self, config: RunConfig, tokenizer: Tokenizer | None = None) -> None:
         self.config = config
         check_no_noise(config)
-        for name in config.metrics.tested:
+        for name in {*config.metrics.tested, *config.metrics.validated}:
             build_metric(name, config.metrics)  # an error now is better than after training
         kind: type[DataModule] = DataModule
         if config.data.streaming:

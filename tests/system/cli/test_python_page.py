@@ -40,7 +40,7 @@ def test_the_snippets_run(
         exec(compile("\n" * line + snippet["code"], "docs/python.md", "exec"), page)
         # An untrained model says control characters, too.
         printed.append(capsys.readouterr().out.removesuffix("\n").split("\n"))
-    *translated, scores, tags, metrics, compared, program, alone, _ = printed
+    *translated, scores, tags, metrics, _, compared, program, alone, _ = printed
     _, nbest, asked, links, stream, ensemble = translated
     assert len(nbest) == 3
     assert len(asked) == 3

@@ -56,7 +56,7 @@ def test_runs_are_compared(home: Path, tmp_path: Path) -> None:
         (
             ("other.ckpt", "run"),
             {"metrics": {"tokenize": "other"}},
-            "tokenize=other cannot be used ('other')",
+            "tokenize=other cannot be used (it is unknown)",
         ),
         (("run", "other.ckpt"), {"task": "tagging"}, "not text to text"),
     ],

@@ -163,3 +163,18 @@ def test_a_pickle_that_makes_more_than_values_is_refused(tmp_path: Path, pickled
     path.write_bytes(buffer.getvalue())
     with pytest.raises(InputError, match="damaged, or holds more than plain values"):
         read_payload(path)
+
+
+def test_a_model_translates_without_the_package_of_its_metrics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing() -> None:
+        raise RuntimeError("Please install the following: mecab")
+
+    payload = tiny_payload()
+    payload[PORTABLE]["config"]["metrics"]["tokenize"] = "ja-mecab"
+    torch.save(payload, tmp_path / "last.ckpt")
+    monkeypatch.setattr("sacrebleu.metrics.bleu._get_tokenizer", lambda name: missing)
+    checkpoint = load_checkpoint(tmp_path / "last.ckpt")
+    with pytest.raises(InputError, match="tokenize=ja-mecab cannot be used"):
+        checkpoint.config.metrics.bleu()

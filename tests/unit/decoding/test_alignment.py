@@ -147,6 +147,8 @@ def test_what_cannot_be_is_an_input_error() -> None:
             tiny_translator(aligner=Aligner(name))
     with pytest.raises(InputError, match=r"alignment_threshold=0\.0 must be in \(0, 1\]"):
         tiny_translator(aligner=Aligner(near_best=0.0))
+    with pytest.raises(InputError, match="alignment_threshold=2"):
+        tiny_translator().translate(["a"], alignment=Aligner(near_best=2))
 
 
 @pytest.mark.parametrize("positions", ["learned", "rotary"])

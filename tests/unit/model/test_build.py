@@ -15,6 +15,7 @@ from transformer.common.errors import InputError
 from transformer.model.attention.attention_context import AttentionContext
 from transformer.model.attention.kernels import sdpa
 from transformer.model.build import build_transformer
+from transformer.model.initialization import draw_weights
 from transformer.model.transformer import Transformer
 from transformer.settings.model import ModelConfig
 
@@ -100,6 +101,12 @@ def test_initial_weights() -> None:
     for embedding in (model.source_embedding, model.target_embedding):
         assert embedding.positions.table.std().item() == pytest.approx(64**-0.5, rel=0.02)
     assert model.source_embedding.positions is not model.target_embedding.positions
+
+
+def test_an_embedding_of_a_layer_of_the_user_has_no_padding() -> None:
+    table = nn.Embedding(50, 16)
+    draw_weights(table, nn.Linear(1, 1), tiny_config())
+    assert table.weight.any(1).all()
 
 
 def test_glorot_bounds() -> None:

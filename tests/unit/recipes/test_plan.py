@@ -232,7 +232,7 @@ def test_a_reverse_model_chooses_where_there_is_no_reference(
 ) -> None:
     more, reverse = tmp_path / "more.src", tmp_path / "reverse" / "checkpoints" / "best.ckpt"
     more.touch()
-    write_checkpoint(tmp_path / "reverse", "tgt", "src")
+    write_checkpoint(tmp_path / "reverse", "tgt", "src", lora_rank=2)
     write_checkpoint(tmp_path / "forward", "src", "tgt")
     call = ["recipe=distill", *base, "output=r", "interpolation=2", f"monolingual={more}"]
     call += [f"reverse={tmp_path}/reverse", "select.batch_tokens=9", "clean=true"]

@@ -12,13 +12,15 @@ from transformer.checkpoint.checkpoint import PORTABLE
 from transformer.cli.config.compose import compose_config
 
 
-def write_checkpoint(run: Path, source: str, target: str) -> None:
+def write_checkpoint(run: Path, source: str, target: str, *, lora_rank: int = 0) -> None:
     """One that says no more than what a plan reads."""
     (run / "checkpoints").mkdir(parents=True)
     data = {"source": source, "target": target}
     payload = tiny_payload()
     decoding = OmegaConf.to_container(compose_config("train", []).decoding)
-    payload[PORTABLE]["config"] |= {"data": data, "decoding": decoding}
+    config = payload[PORTABLE]["config"]
+    config |= {"data": data, "decoding": decoding, "finetune_from": "base" if lora_rank else None}
+    config["model"]["lora_rank"] = lora_rank
     torch.save(payload, run / "checkpoints" / "best.ckpt")
 
 

@@ -102,12 +102,22 @@ def test_what_is_left_out_is_judged_where_a_run_begins(
         return task
 
     monkeypatch.setattr(train, "make_task", make_task)
-    read = Resumable(tmp_path, {"global_step": 1})
-    monkeypatch.setattr(train, "find_resumable", lambda path: read)
+    monkeypatch.setattr(train, "find_resumable", lambda path: _resumable(composed([], tmp_path)))
     for checkpoint in ("null", str(tmp_path)):
         with pytest.raises(InputError, match="enough"):
             train._prepare(composed([f"checkpoint={checkpoint}"], tmp_path))
     assert allowed == [0.5, 1.0]
+
+
+def _resumable(config: RunConfig) -> Resumable:
+    return Resumable(Path("run"), {"global_step": 1, PORTABLE: Portable(config, {}).to_plain()})
+
+
+def test_a_program_resumes_with_what_the_run_began_with(tmp_path: Path) -> None:
+    config = replace(composed([], tmp_path), checkpoint=tmp_path)
+    other = replace(config, metrics=replace(config.metrics, choose="chrf"))
+    with pytest.raises(InputError, match=r"metrics\.choose cannot change: a run resumes with what"):
+        train._prepare(other, _resumable(config))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from transformer.serving.request_queue import RequestQueue
 
 
 def test_a_closed_service_frees_its_model() -> None:
-    translator = tiny_translator()
+    translator = tiny_translator(ffn_dim=64)
     direction = Direction("en", "de", translator)
     with ThreadPoolExecutor(1) as pool:
         queue = RequestQueue(

@@ -2,10 +2,10 @@
 
 import math
 import pkgutil
-from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import MISSING, fields, is_dataclass
 from importlib import import_module
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
 
@@ -50,4 +50,14 @@ CASES = [
 @pytest.mark.parametrize(("kind", "key", "value"), CASES)
 def test_a_number_outside_of_its_range_is_refused(kind: type, key: str, value: float) -> None:
     with pytest.raises(InputError, match=rf"\b{key}=.* must be "):
-        typed(kind, {key: value}, "x")
+        typed(kind, _required(kind) | {key: value}, "x")
+
+
+def _required(kind: Any) -> dict[str, Any]:
+    """Texts for the fields without a default."""
+    hints = get_type_hints(kind)
+    return {
+        field.name: ["a", "b"] if get_origin(hints[field.name]) is Sequence else "a"
+        for field in fields(kind)
+        if field.default is field.default_factory is MISSING
+    }

@@ -14,9 +14,10 @@ from transformer.cli.config.compose import compose_config, run_settings
 from transformer.common.errors import InputError
 from transformer.common.schema import typed
 from transformer.settings.compare import CompareConfig
+from transformer.settings.data import CorpusConfig, DataConfig
 from transformer.settings.evaluate import EvaluateConfig
 from transformer.settings.optimizer import OptimizerConfig
-from transformer.settings.run import RunConfig
+from transformer.settings.run import RunConfig, dotted_values
 from transformer.settings.schedule import ScheduleConfig
 from transformer.settings.stress import StressConfig
 from transformer.settings.text import TextConfig
@@ -175,6 +176,13 @@ def test_a_program_gives_paths_and_lists_as_it_has_them() -> None:
     assert evaluated.reference == (Path("a"), Path("b"))
     assert evaluated.output == Path.home() / "x"
     assert compared.runs == ("hf://USER/MODEL", "RUN")
+
+
+def test_keys_reach_no_corpus_with_a_dot_in_its_name() -> None:
+    corpora = {"news": CorpusConfig(), "news.2019": CorpusConfig()}
+    values = dotted_values(RunConfig(data=DataConfig(corpora=corpora)))
+    assert "data.corpora.news.tag" in values
+    assert not any(key.startswith("data.corpora.news.2019") for key in values)
 
 
 def test_an_unknown_task_is_refused() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TextIO
 
 from transformer.common.files import named
 from transformer.data.text.lines import MAX_LINE, decoded_lines, read_lines, too_long
@@ -18,7 +18,7 @@ def open_input(path: Path | None) -> tuple[Iterator[str], Callable[[], bool] | N
     if path is not None:
         return read_lines(path), None
     # Python's own reader has a buffer that select cannot see.
-    reader = _LineReader(sys.stdin.fileno())
+    reader = _LineReader(sys.stdin)
     return iter(reader), reader.ready
 
 
@@ -31,10 +31,10 @@ def open_output(path: Path | None, stack: ExitStack) -> BinaryIO:
 
 
 class _LineReader:
-    """Lines of a file descriptor; they end at a line feed and nowhere else."""
+    """Lines of a file descriptor, or a stream of one; they end at a line feed and nowhere else."""
 
-    def __init__(self, descriptor: int) -> None:
-        self.descriptor = descriptor
+    def __init__(self, source: int | TextIO) -> None:
+        self.source = source
         self.pending = b""
         self.ended = False
 
@@ -43,7 +43,7 @@ class _LineReader:
 
     def ready(self) -> bool:
         """Whether a whole line, or the end of the input, is there already."""
-        while not self._holds_line and select.select([self.descriptor], [], [], 0)[0]:
+        while not self._holds_line and select.select([self.source], [], [], 0)[0]:
             self._read()
         return self._holds_line
 
@@ -64,6 +64,7 @@ class _LineReader:
 
     def _read(self) -> None:
         with named("stdin"):
-            chunk = os.read(self.descriptor, 1 << 16)
+            descriptor = self.source if isinstance(self.source, int) else self.source.fileno()
+            chunk = os.read(descriptor, 1 << 16)
         self.pending += chunk
         self.ended = not chunk

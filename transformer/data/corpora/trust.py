@@ -38,8 +38,12 @@ def needs_trust(config: RunConfig, given: Container[str] = ()) -> list[tuple[str
     named = [*paths_outside(config.data)]
     named += [(f"metrics.{key}", program) for key, program in metrics.items() if program]
     named += named_classes(config)
-    trusts_all = os.environ.get(TRUST) == "true"
-    return [(key, path) for key, path in named if not trusts_all and key not in given]
+    return [] if trusts_all() else [(key, path) for key, path in named if key not in given]
+
+
+def trusts_all() -> bool:
+    """Whether the user trusts every checkpoint."""
+    return os.environ.get(TRUST) == "true"
 
 
 def named_classes(config: RunConfig) -> list[tuple[str, str]]:

@@ -195,7 +195,10 @@ class Translator:
         constraints = [
             one and one.on_source(text) for one, text in zip(constraints, texts, strict=True)
         ]
-        aligner = alignment if isinstance(alignment, Aligner) else self.aligner
+        aligner = self.aligner
+        if isinstance(alignment, Aligner):
+            aligner = alignment
+            aligner.check(self.model.config)
         linking = aligner if alignment else None
         with counting_split_lines(self.limits, split_lines) as counted, evaluating(self.ensemble):
             encoded, given = self.tokenizer.encode_source(texts), self.tokenizer.target_tags(texts)

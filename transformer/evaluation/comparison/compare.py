@@ -87,6 +87,7 @@ def check_metrics(keys: ComparisonKeys, metrics: MetricsConfig) -> None:
     """Raise InputError for an unknown metric, or one whose package is missing."""
     for name in {*keys.names(metrics), keys.ranks_by(metrics)}:
         build_metric(name, metrics)
+    metrics.bleu()  # whose tokenizer finds the words of the tables
 
 
 def compare_systems(

@@ -194,14 +194,18 @@ class StackContext(nn.Module):
             *(mask, queries, keys, self.causal, self.pattern, self.bias, rotation),
             unfilled=len(keys) - end,
             # A sentence of a training batch has a token, to the left of its padding.
-            every_query_sees=self.training and self.pattern is None,
+            every_query_sees=self._trusts_batches(device) and self.pattern is None,
         )
         return self._prepared(context, dtype)
 
     def cross(self, mask: Mask, dtype: torch.dtype) -> AttentionContext:
         """Cross-attention to the source tokens of this mask."""
-        context = AttentionContext(mask, every_query_sees=self.training)
+        context = AttentionContext(mask, every_query_sees=self._trusts_batches(mask.device))
         return self._prepared(context, dtype)
+
+    def _trusts_batches(self, device: torch.device) -> bool:
+        """Whether sentences are taken to have a token; a CPU looks, as that costs it nothing."""
+        return self.training and device.type != "cpu"
 
     def _prepared(self, context: AttentionContext, dtype: torch.dtype) -> AttentionContext:
         return context if self.prepare is None else self.prepare(context, dtype, self.training)

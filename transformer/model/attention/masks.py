@@ -50,8 +50,9 @@ def additive_mask(
     """Add mask and bias; None if there is neither.
 
     If a query may attend to nothing, kernels return NaN or the mean, also in the gradient. Here
-    this query attends to everything, and its result is multiplied by zero, unless the caller knows
-    (``every_query_sees``) that there is none. On a CPU, the mask itself is looked at.
+    this query attends to everything, and its result is multiplied by zero. The caller saves the
+    product if it knows that there is none (``every_query_sees``); if it is wrong, the result is
+    the mean. A CPU looks.
     """
     tensor = bias if mask is None else mask
     if tensor is None:
@@ -62,11 +63,11 @@ def additive_mask(
         dtype = torch.promote_types(dtype, torch.float32)
     if mask is None:
         return AdditiveMask(tensor.to(dtype), None)
-    sees = None if every_query_sees else mask.any(-1, keepdim=True)
+    sees = mask.any(-1, keepdim=True)
+    hidden = sees & ~mask
     # On a GPU, the host would wait for the answer.
-    if sees is not None and on_cpu and not torch.compiler.is_compiling():
-        sees = None if bool(sees.all()) else sees
-    hidden = ~mask if sees is None else sees & ~mask
+    if not every_query_sees and on_cpu and not torch.compiler.is_compiling():
+        every_query_sees = bool(sees.all())
     if not on_cpu:
         # Never exactly as many: torch would compile this case separately.
         hidden = F.pad(hidden, (0, _ALIGNMENT - mask.size(-1) % _ALIGNMENT))
@@ -74,4 +75,4 @@ def additive_mask(
     summand.masked_fill_(hidden, -math.inf)
     if bias is not None:
         summand = summand + F.pad(bias.to(dtype), (0, hidden.size(-1) - mask.size(-1)))
-    return AdditiveMask(summand, None if sees is None else sees.to(dtype))
+    return AdditiveMask(summand, None if every_query_sees else sees.to(dtype))

@@ -41,11 +41,13 @@ class Flagging:
     translator: Translator
     detector: Detector
     on_failure: OnFailure | None = None
-    others: Translator | None = field(init=False)
+    candidate_search: Translator | None = field(init=False)
     """Finds the candidates that may replace a translation."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "others", _others(self.translator, self.on_failure))
+        object.__setattr__(
+            self, "candidate_search", _candidate_search(self.translator, self.on_failure)
+        )
 
     def __call__(
         self,
@@ -56,7 +58,7 @@ class Flagging:
         """The translations of these texts with flags, some replaced."""
         constraints = [None] * len(texts) if constraints is None else constraints
         flagged = with_flags(texts, translations, self.detector)
-        if self.others is None:
+        if self.candidate_search is None:
             return flagged
         failed = [
             index
@@ -66,7 +68,7 @@ class Flagging:
         if self.on_failure == "resample":  # which cannot look for a phrase
             asked = {index: constraints[index] or Constraints() for index in failed}
             failed = [i for i, one in asked.items() if not (one.must or one.terms)]
-        replacements = self.others.translate(
+        replacements = self.candidate_search.translate(
             [texts[i] for i in failed], [constraints[i] for i in failed]
         )
         for index, other in zip(failed, replacements, strict=True):
@@ -78,7 +80,7 @@ class Flagging:
         return flagged
 
 
-def _others(translator: Translator, on_failure: OnFailure | None) -> Translator | None:
+def _candidate_search(translator: Translator, on_failure: OnFailure | None) -> Translator | None:
     if on_failure not in ("next_best", "resample"):
         return None
     if translator.device.type == "meta":

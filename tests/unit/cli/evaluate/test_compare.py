@@ -93,7 +93,7 @@ def test_a_comparison_that_cannot_be_saved_is_shown(
     ("arguments", "says"),
     [
         (["bad", "good", *TEXT, "output=src"], "src: File exists"),
-        (["bad", "good", *TEXT, "tokenize=latin"], "tokenize=latin cannot be used ('latin')"),
+        (["bad", "good", *TEXT, "tokenize=latin"], "tokenize=latin cannot be used (it is unknown)"),
         ([], "compare takes two systems or more: compare RUN_A RUN_B"),
         (["bad"], "compare takes two systems or more"),
         (["bad", "good"], "give source=FILE and reference=FILE"),

@@ -33,6 +33,7 @@ def test_a_tag_for_each_word_with_its_probability(tagger: Tagger) -> None:
     assert all(tag in UPOS for tags in found for tag in tags.tags)
     (alone,) = tagger.tag([["cat"]])
     assert (found[3].words, found[3].tags) == (alone.words, alone.tags)
+    # Products and attention of other shapes round their last bit in another way.
     assert found[3].probabilities == pytest.approx(alone.probabilities, rel=1e-6)
     assert tagger.predict([]) == list(tagger.predict_stream([])) == []
     (found,) = tagger.predict(["the dog"])

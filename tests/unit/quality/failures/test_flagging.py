@@ -61,12 +61,15 @@ def test_marks_change_no_translation(on_failure: OnFailure | None) -> None:
 
 def test_the_next_best_of_the_beam_is_taken() -> None:
     width = 4
-    beams = plain(beam_size=width, nbest=width)
+    distinct: dict[str, Any] = {"ffn_dim": 64}  # the candidates of a sentence have different texts
+    beams = plain(beam_size=width, nbest=width, **distinct)
     third = beams[1].nbest[2]
-    found = translate(flagging("next_best", [third.text], beam_size=width))
+    found = translate(flagging("next_best", [third.text], beam_size=width, **distinct))
     assert (found[1].text, found[1].tokens) == (third.text, third.tokens)
     assert found[1].flags == ()
-    linked = translate(flagging("next_best", [third.text], beam_size=width), TEXTS, alignment=True)
+    linked = translate(
+        flagging("next_best", [third.text], beam_size=width, **distinct), TEXTS, alignment=True
+    )
     assert linked[1].flags and linked[1].text == beams[1].text
     assert linked[1].alignment is not None
     for one, beam in zip(found, beams, strict=True):
@@ -75,8 +78,9 @@ def test_the_next_best_of_the_beam_is_taken() -> None:
 
 
 def test_the_other_candidates_follow_the_one_that_is_taken() -> None:
-    beam = plain(beam_size=4, nbest=4)[1].nbest
-    flags = Flagging(tiny_translator(beam_size=4, nbest=3), Choosy([beam[2].text]), "next_best")
+    beam = plain(beam_size=4, nbest=4, ffn_dim=64)[1].nbest
+    translator = tiny_translator(beam_size=4, nbest=3, ffn_dim=64)
+    flags = Flagging(translator, Choosy([beam[2].text]), "next_best")
     [found] = translate(flags, TEXTS[1:2])
     assert [one.text for one in found.nbest] == [beam[at].text for at in (2, 0, 1)]
     assert (found.text, found.tokens) == (beam[2].text, beam[2].tokens)
@@ -115,6 +119,6 @@ def test_a_search_of_one_candidate_has_no_next() -> None:
 
 
 def test_samples_have_no_shortlist() -> None:
-    other = flagging("resample", beam_size=4, shortlist="short.npz").others
+    other = flagging("resample", beam_size=4, shortlist="short.npz").candidate_search
     assert other is not None
     assert (other.search.algorithm, other.search.shortlist) == ("sampling", None)
