@@ -14,7 +14,7 @@ from transformer.settings.translator import TranslatorConfig
 class AttentionConfig(Settings):
     """A sentence whose attention is shown; conf/attention.yaml explains the keys."""
 
-    checkpoint: str
+    checkpoint: str = field(kw_only=False)
     text: str
     target: str | None = None
     to: str | None = None

@@ -1,6 +1,6 @@
 """The keys of ``average``."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from transformer.common.schema import Settings
@@ -10,6 +10,6 @@ from transformer.common.schema import Settings
 class AverageConfig(Settings):
     """The newest checkpoints of a run, to be averaged; conf/average.yaml explains the keys."""
 
-    checkpoint: Path
+    checkpoint: Path = field(kw_only=False)
     last: int | None = None
     output: Path | None = None

@@ -14,7 +14,7 @@ from transformer.settings.scoring import ScoredTextKeys
 from transformer.settings.translator import TranslatorConfig
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Resampling(Settings):
     """Number of resamples and their seed."""
 
@@ -61,7 +61,7 @@ class ComparisonKeys(Resampling):
 class CompareConfig(ScoredTextKeys, ComparisonKeys):
     """Systems, and the text on which they are compared; conf/compare.yaml explains the keys."""
 
-    runs: Sequence[str | Path]
+    runs: Sequence[str | Path] = field(kw_only=False)
     """Run directories, checkpoints, models of the Hub, and files of hypotheses."""
     split: str = "validation"
     to: str | None = None

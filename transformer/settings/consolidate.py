@@ -1,6 +1,6 @@
 """The keys of ``consolidate``."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from transformer.common.schema import Settings
@@ -10,5 +10,5 @@ from transformer.common.schema import Settings
 class ConsolidateConfig(Settings):
     """A checkpoint of several files, and the file to write; conf/consolidate.yaml explains them."""
 
-    checkpoint: Path
+    checkpoint: Path = field(kw_only=False)
     output: Path

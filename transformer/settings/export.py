@@ -1,7 +1,7 @@
 """Settings of ``export``; conf/export.yaml explains them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,11 +11,11 @@ from transformer.settings.translator import TranslatorConfig
 Quantization = Literal["float32", "int8", "int8_float32", "int16", "float16", "bfloat16"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ExportConfig(Settings):
     """What is exported, and how it is verified; ``format`` is a key of ``FORMATS``."""
 
-    checkpoint: str
+    checkpoint: str = field(kw_only=False)
     format: str = "ctranslate2"
     quantization: Quantization = "float32"
     sentences: Annotated[int, Range(1)] | None = 500

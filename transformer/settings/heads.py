@@ -13,7 +13,7 @@ from transformer.settings.translator import TranslatorConfig
 class HeadsConfig(Settings):
     """A model whose heads are ranked; conf/heads.yaml explains the keys."""
 
-    checkpoint: str
+    checkpoint: str = field(kw_only=False)
     metric: str | None = "loss"
     split: str = "validation"
     sentences: Annotated[int, Range(1)] = 500

@@ -1,6 +1,6 @@
 """The keys of ``predict``."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +12,7 @@ from transformer.settings.translator import Form
 class PredictConfig(Settings):
     """A tagger or a language model, and what it reads; conf/predict.yaml explains the keys."""
 
-    checkpoint: str
+    checkpoint: str = field(kw_only=False)
     input: Path | None = None
     output: Path | None = None
     format: Form = "text"

@@ -1,6 +1,6 @@
 """Settings of ``push``; conf/push.yaml explains them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -8,11 +8,11 @@ from transformer.common.schema import Range, Settings
 from transformer.settings.export import ExportConfig
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PushConfig(Settings):
     """What is uploaded to the Hugging Face Hub, and under which name."""
 
-    checkpoint: str
+    checkpoint: str = field(kw_only=False)
     repo: str
     private: bool = False
     dry_run: bool = False
@@ -28,7 +28,7 @@ class PushConfig(Settings):
         """The export that is uploaded as the model ``repo``."""
         return ExportConfig(
             self.checkpoint,
-            self.format,
+            format=self.format,
             repo=repo,
             license=self.license,
             sentences=self.sentences,

@@ -1,7 +1,7 @@
 """The keys of ``report``."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -12,7 +12,7 @@ from transformer.common.schema import Settings
 class ReportConfig(Settings):
     """A page of one or several runs, or a model card of one; conf/report.yaml explains the keys."""
 
-    runs: Sequence[str | Path]
+    runs: Sequence[str | Path] = field(kw_only=False)
     format: Literal["html", "card"] = "html"
     output: Path | None = None
     library: Literal["transformers", "transformer"] = "transformers"

@@ -1,7 +1,7 @@
 """The keys of ``score``."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +14,7 @@ from transformer.settings.translator import Averaging, Form, TranslatorConfig
 class ScoreConfig(Settings):
     """Pairs whose targets are scored, and by which model; conf/score.yaml explains the keys."""
 
-    checkpoint: str | Sequence[str]
+    checkpoint: str | Sequence[str] = field(kw_only=False)
     averaging: Averaging | None = None
     source: Path
     target: Path
@@ -32,10 +32,10 @@ class ScoreConfig(Settings):
         """The model, or the ensemble."""
         return TranslatorConfig(
             self.checkpoint,
-            self.averaging,
-            self.to,
-            self.tag,
-            self.from_,
+            averaging=self.averaging,
+            to=self.to,
+            tag=self.tag,
+            from_=self.from_,
             device=self.device,
             precision=self.precision,
             batch_tokens=self.batch_tokens,

@@ -28,7 +28,7 @@ class Limits(Settings, group="limits"):
     seconds: Annotated[float, Range(above=0)] = 60.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ServerConfig(Settings):
     """Where a server listens, and how it works."""
 
@@ -44,7 +44,7 @@ class ServerConfig(Settings):
 class ServeConfig(ServerConfig):
     """Which models are served, and how; conf/serve.yaml explains the keys."""
 
-    checkpoint: str | Sequence[str]
+    checkpoint: str | Sequence[str] = field(kw_only=False)
     languages: Sequence[str] | None = None
     sentences: bool | None = None
     on_failure: OnFailure | None = None

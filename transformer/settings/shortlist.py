@@ -1,6 +1,6 @@
 """The keys of ``shortlist``."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +14,7 @@ class ShortlistConfig(Settings):
     """The text that is counted, and how many tokens are kept; conf/shortlist.yaml explains the
     keys."""
 
-    checkpoint: str
+    checkpoint: str = field(kw_only=False)
     source: Path | None = None
     target: Path | None = None
     alignment: Path | None = None

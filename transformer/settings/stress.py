@@ -15,7 +15,7 @@ from transformer.settings.translator import Averaging, TranslatorConfig
 class StressConfig(ScoredTextKeys):
     """A translator, and the text that is disturbed; conf/stress.yaml explains the keys."""
 
-    checkpoint: str | Sequence[str]
+    checkpoint: str | Sequence[str] = field(kw_only=False)
     averaging: Averaging | None = None
     sentences: Annotated[int, Range(1)] | Literal["auto"] | None = "auto"
     disturbances: Sequence[str] | None = None

@@ -17,11 +17,11 @@ Form = Literal["text", "json"]
 NO_CHECKPOINT = "checkpoint= names no model; give one or more"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TranslatorConfig(Settings):
     """Which checkpoints translate, and how: keys of ``translate`` and other commands."""
 
-    checkpoint: str | Sequence[str]
+    checkpoint: str | Sequence[str] = field(kw_only=False)
     """A run directory, a checkpoint file, an export or ``hf://USER/MODEL``; several are an
     ensemble."""
     averaging: Averaging | None = None

@@ -1,7 +1,7 @@
 """The keys of ``tune``."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -16,7 +16,7 @@ WeightsName = Literal["single", "average", "ema"]
 class TuneConfig(ScoringKeys):
     """Weights and searches to try on the validation text; conf/tune.yaml explains the keys."""
 
-    checkpoint: str | Path
+    checkpoint: str | Path = field(kw_only=False)
     weights: Sequence[WeightsName] = ("single", "average", "ema")
     last: Annotated[int, Range(2)] = 5
     beam_sizes: Sequence[int] = (1, 2, 5, 10)
