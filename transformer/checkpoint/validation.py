@@ -66,7 +66,9 @@ def _faults(portable: Mapping[str, Any]) -> Iterator[str]:
     for name in ("tokenizer", "config"):
         if not isinstance(portable.get(name), dict):
             yield f"it has no {name}, as every checkpoint has"
-    longest = portable.get("longest_source")
+    if "longest_source" not in portable:
+        yield "it has no longest_source, as every checkpoint has"
+    longest = portable["longest_source"]
     if longest is not None and (type(longest) is not int or longest < 1):
         yield f"its longest_source is {str(longest)[:20]}, and must be a number of subwords"
     config: Mapping[str, Any] = portable["config"]

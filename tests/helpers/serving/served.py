@@ -48,7 +48,7 @@ def serving(
     pool = ThreadPoolExecutor(1)
     queue = RequestQueue(directions, asked, batch_tokens=100, cache=cache, thread=pool)
     app = build_app(queue, Access(clients, asked.requests))
-    listening = listen(ServerConfig("127.0.0.1", 0, None, cache, 5.0, asked))
+    listening = listen(ServerConfig(port=0, cache=cache, drain_seconds=5.0, limits=asked))
     server = uvicorn.Server(uvicorn.Config(app, log_level="error"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()

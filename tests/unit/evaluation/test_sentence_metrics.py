@@ -245,7 +245,7 @@ def test_own_functions_and_comet_are_metrics_as_others(
             score(*texts, ("custom",), config=own(function))
     with pytest.raises(InputError, match=r"^metrics\.custom=.*broken raised ZeroDiv.*\.py:\d+\)"):
         score(*texts, ("custom",), config=own(broken))
-    resampling = Resampling(10, 10, 1)
+    resampling = Resampling(bootstrap=10, randomization=10, seed=1)
     with pytest.raises(InputError, match="one for each sentence"):
         metric = build_metric("custom", own(total_length))
         paired_tests([texts[0]] * 2, texts[1], [metric], resampling)
@@ -275,7 +275,13 @@ def test_tests_of_any_metric_find_a_difference_in_its_direction() -> None:
     names = [name for name in METRICS if name not in ("custom", "comet")]
     metrics = [build_metric(name, RAW) for name in names]
     sources = ["0 0 0 0 0"] * 60
-    tested = paired_tests([good, bad], references, metrics, Resampling(50, 100, 1), sources)
+    tested = paired_tests(
+        [good, bad],
+        references,
+        metrics,
+        Resampling(bootstrap=50, randomization=100, seed=1),
+        sources,
+    )
     for name, found in zip(names, tested, strict=True):
         worse = found.systems[1]
         assert worse.is_sure and worse.difference is not None, name
