@@ -8,7 +8,7 @@ from transformer.common.errors import InputError
 from transformer.common.own_code import import_code
 from transformer.data.corpora.trust import named_classes, require_trust
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.interchange.readme import model_card
+from transformer.interchange.readme import Published, model_card
 from transformer.interchange.translators import fetched
 from transformer.reports.scores import require_writable, write_whole
 from transformer.runs.report_values import require_config, run_report, write_report
@@ -36,7 +36,7 @@ def report(config: ReportConfig) -> Path:
     require_translation(payload, file)
     portable = portable_part(payload)
     tokenizer, values = Tokenizer.from_state(portable.tokenizer), run_report(folders)
-    about = {"repo": config.repo, "license": config.license}
+    about = Published(config.license, config.repo)
     card = output / "model_card.md"
     write_whole(card, model_card(tokenizer, portable.config, values, config.library, about))
     return card

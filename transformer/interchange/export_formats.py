@@ -18,7 +18,7 @@ from transformer.interchange.argos import verify_argos, write_argos
 from transformer.interchange.ctranslate2 import vocabulary_map, write_ctranslate2
 from transformer.interchange.onnx.folder import verify_onnx, write_onnx
 from transformer.interchange.onnx.web_page import MODEL, find_runtime, write_web
-from transformer.interchange.readme import model_card, read_report
+from transformer.interchange.readme import Published, model_card, read_report
 from transformer.interchange.verification import verify_ctranslate2, verify_int8
 from transformer.settings.data import DataConfig
 from transformer.settings.export import ExportConfig
@@ -119,7 +119,7 @@ def _write_card(
     translator: Translator, run: RunConfig, folder: Path, config: ExportConfig, library: str
 ) -> None:
     report = read_report(given_path(config.checkpoint))
-    about = {name: getattr(config, name) for name in ("license", "repo", "quantization")}
+    about = Published(config.license, config.repo, config.quantization)
     text = model_card(translator.tokenizer, run, report, library, about)
     (folder / "README.md").write_text(text, encoding="utf-8")
 

@@ -5,7 +5,7 @@ from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 from string import Template
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -17,6 +17,7 @@ from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.reports.page import REPORT
 from transformer.reports.scores import read_scores
 from transformer.settings.data import DataConfig
+from transformer.settings.export import Quantization
 from transformer.settings.run import RunConfig
 
 BEFORE_TUNING = "before_tuning"
@@ -26,26 +27,34 @@ Tests = dict[str, list[dict[str, Any]]]
 """By split: the name, score and signature of each metric, as the test of a run writes them."""
 
 
+class Published(NamedTuple):
+    """What is published: its license, its name on the Hub, and the type of its weights."""
+
+    license: str
+    repo: str | None = None
+    quantization: Quantization = "float32"
+
+
 def model_card(
     tokenizer: Tokenizer,
     run: RunConfig,
     report: dict[str, Any],
     library: str,
-    about: dict[str, Any],
+    about: Published,
 ) -> str:
-    """The text, by values of ``report.json``; ``about`` has ``license`` and, if any, ``repo``."""
+    """The text of the card of a run, by values of its ``report.json``."""
     data = run.data
     found = report.get("tests", ())
     tests: Tests = {t["name"]: t["scores"][0] for t in found if t["name"].startswith("test")}
     languages = [data.source, *(tokenizer.tags.targets or [data.target])]
     (codes, task), pair, corpus = _task(languages), "-".join(languages), data.corpus
-    name, base = about.get("repo") or pair, _base(run.finetune_from)
+    name, base = about.repo or pair, _base(run.finetune_from)
     # The Hub shows these as scores of the model itself.
     own = {} if report.get(BEFORE_TUNING) else tests
     results = [_result(task, pair, corpus, split, scores) for split, scores in own.items()]
     front = {
         "language": codes,
-        "license": about["license"],
+        "license": about.license,
         "base_model": base if "/" in base else None,
         "library_name": library,
         "pipeline_tag": task if task == "translation" else None,
@@ -69,11 +78,11 @@ def model_card(
     )
 
 
-def _program(library: str, about: dict[str, Any]) -> str:
+def _program(library: str, about: Published) -> str:
     """The program that loads a model of the Hub or, without ``repo``, the folder it runs in."""
     file = f"load_{library}.txt" if library.endswith(".js") else f"load_{library}.py.txt"
-    dtype = "q8" if about.get("quantization") == "int8" else "fp32"
-    repo = about.get("repo")
+    dtype = "q8" if about.quantization == "int8" else "fp32"
+    repo = about.repo
     program = _asset(file).replace("DTYPE", dtype).replace("REMOTE", "true" if repo else "false")
     comment = "//" if library.endswith(".js") else "#"
     start = "" if repo else f'{comment} In this folder, or with its path for ".":\n'

@@ -17,7 +17,7 @@ class ReportConfig(Settings):
     output: Path | None = None
     library: Literal["transformers", "transformer"] = "transformers"
     repo: str | None = None
-    license: str | None = "unknown"
+    license: str = "unknown"
     trust: bool = False
 
     def _objections(self) -> Iterator[str]:

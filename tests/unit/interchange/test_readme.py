@@ -16,7 +16,7 @@ from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.translation.translator import Translator
 from transformer.interchange.ctranslate2 import write_ctranslate2
-from transformer.interchange.readme import model_card, read_report
+from transformer.interchange.readme import Published, model_card, read_report
 from transformer.interchange.safetensors import write_settings
 from transformer.settings.data import DataConfig
 from transformer.settings.run import RunConfig
@@ -37,7 +37,7 @@ def test_the_program_of_a_card_translates_in_its_folder(
     ours = Translator(model, tokenizer, greedy, 200)
     write_ctranslate2(model, tokenizer, tmp_path)
     write_settings(tokenizer, run_of(model.config), tmp_path / "transformer.json")
-    card = model_card(tokenizer, RUN, {}, "ctranslate2", {"license": "mit"})
+    card = model_card(tokenizer, RUN, {}, "ctranslate2", Published("mit"))
     [program] = re.findall(r"```python\n(.*?)```", card, re.S)
     monkeypatch.chdir(tmp_path)
     for text in TEXTS[:3]:
@@ -61,7 +61,7 @@ def test_a_card_has_no_interval_of_former_scores(tmp_path: Path) -> None:
     system = {"mean": 41.0, "interval": 1.5}
     comparison = {"metrics": [{"name": "BLEU", "systems": [system]}]}
     test = {"name": "test", "scores": [SCORES], "comparison": comparison}
-    about = {"license": "mit"}
+    about = Published("mit")
     for values, interval in (
         ({"tests": [test]}, "39.50 to 42.50"),
         ({"tests": [test | {"scores": [SCORES[1:]]}]}, ""),
@@ -87,7 +87,7 @@ def test_a_model_card_has_the_scores_of_its_checkpoint(tuned: str, tmp_path: Pat
         replace(RUN, data=data, finetune_from=base),
         read_report(tmp_path),
         "transformers",
-        {"license": "apache-2.0", "repo": "user/model"},
+        Published("apache-2.0", "user/model"),
     )
     card = ModelCard(text).data
     assert (card.language, card.license) == (["en", "de", "fr"], "apache-2.0")
