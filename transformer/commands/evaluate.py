@@ -80,7 +80,7 @@ def evaluate(
         loaded: As for ``load_translator``.
     """
     paths = [local_run(name) for name in config.checkpoints]
-    task = other_task(paths)
+    task = other_task(paths, trusted=config.trust)
     if task is not None:
         return _evaluate_as_trained(config, paths[0], task, show)
     if config.engine == "ctranslate2" and config.alignment and is_ctranslate2(paths[0]):

@@ -4,13 +4,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from transformer.checkpoint.checkpoint import checkpoint_task, read_payload
+from transformer.checkpoint.checkpoint import portable_part, read_payload
 from transformer.checkpoint.locate import find_checkpoint, is_exported
 from transformer.commands.scoring import require_trusted
 from transformer.common.errors import InputError, MissingFile
+from transformer.common.own_code import import_code
 from transformer.data.corpora.evaluation_text import read_texts, run_split
 from transformer.data.corpora.mixture import AnySplit
 from transformer.data.corpora.split import Split
+from transformer.data.corpora.trust import named_classes
 from transformer.data.text.parallel import Corpus, Referenced, file_format
 from transformer.reports.scores import require_writable
 from transformer.settings.data import DataConfig
@@ -19,15 +21,18 @@ from transformer.settings.scoring import ScoredTextKeys
 from transformer.tasks.registry import is_translation
 
 
-def other_task(checkpoints: Sequence[Path]) -> str | None:
+def other_task(checkpoints: Sequence[Path], *, trusted: bool) -> str | None:
     """The task of a checkpoint that does not translate; None for translators.
 
-    Ensembles and exports translate.
+    Ensembles and exports translate. If ``trusted``, a task of the user, ``MODULE:CLASS``, is
+    imported.
     """
     if len(checkpoints) > 1 or is_exported(checkpoints[0]):
         return None
-    task = checkpoint_task(read_payload(find_checkpoint(checkpoints[0])))
-    return None if is_translation(task) else task
+    run = portable_part(read_payload(find_checkpoint(checkpoints[0]))).config
+    if trusted:
+        import_code(named_classes(run))
+    return None if is_translation(run.task) else run.task
 
 
 def text_to_score(keys: ScoredTextKeys, run: RunConfig, checkpoint: object) -> AnySplit:

@@ -39,7 +39,7 @@ def stress(
             near = did_you_mean(name, DISTURBANCES) or f"; choose {', '.join(DISTURBANCES)}"
             raise InputError(f"disturbances has {name!r}, which is none{near}")
     paths = [local_run(name) for name in config.translator.checkpoints]
-    task = other_task(paths)
+    task = other_task(paths, trusted=config.translator.trust)
     if task is not None:
         raise InputError(f"stress disturbs text to text; the checkpoint is of task={task}")
     translator, run = load_translator(config.translator, loaded=loaded)
