@@ -24,6 +24,7 @@ from transformer.interchange.import_folder import read_weights
 from transformer.model.build import build_transformer
 from transformer.model.positions.absolute import sinusoids
 from transformer.serving.languages import trained_directions
+from transformer.settings.run import RunConfig
 
 hf_m2m_100 = Lazy("transformers.models.m2m_100.modeling_m2m_100")
 
@@ -132,7 +133,7 @@ def test_an_imported_model_is_tuned_and_served_with_its_languages(
     assert found.source_tokens[0] == "<2 en>" and found.tokens[0] == "<2 de>"
     [score] = score_pairs(translator.model, translator.tokenizer, [(text, "Der Hund schläft.")])
     assert score.tokens[0] == "<2 de>" and score.token_log_probabilities[0] == 0
-    [one] = trained_directions(translator, {"data": {}}, "zh-de")
+    [one] = trained_directions(translator, RunConfig(), "zh-de")
     assert one.tags == SourceTags("de", source="zh")
     # The loss counts the tag, which is the first token of a target.
     [(_, subwords)] = translator.tokenizer.encode_pairs([(text, "Der Hund schläft.")])

@@ -1,5 +1,6 @@
 """The benchmark of training measures equal work, and says so in its last line."""
 
+from dataclasses import replace
 from itertools import chain
 from math import prod
 from typing import Any
@@ -16,9 +17,8 @@ from benchmarks.training.subject_process import Subject
 from tests.helpers.model.models import tiny_transformer
 from tests.helpers.runs.forked_python import ForkedPython
 from tests.helpers.runs.runs import SMALL, corpus_overrides
-from transformer.cli.config.compose import compose_config
+from transformer.cli.config.compose import compose_config, run_settings
 from transformer.model.build import build_transformer
-from transformer.settings.model import ModelConfig
 
 pytestmark = pytest.mark.thorough
 
@@ -57,8 +57,8 @@ def test_all_have_the_same_batches_and_loss(answers: dict[str, dict[str, Any]]) 
 
 
 def test_torch_drops_where_ours_and_marian_do() -> None:
-    values = dict(compose_config("train", ["model=tiny", "model.dropout=0.3"]).model)
-    config = ModelConfig(source_vocab_size=300, target_vocab_size=300, pad=0, **values)
+    run = run_settings(compose_config("train", ["model=tiny", "model.dropout=0.3"]))
+    config = replace(run.model, source_vocab_size=300, target_vocab_size=300)
     twin = TorchTransformer(build_transformer(config))
     active = {
         name.rpartition(".")[2]

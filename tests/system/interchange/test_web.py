@@ -14,6 +14,7 @@ from tests.helpers.serving.browser import BINARY, Page, browser
 from tests.helpers.suite.checks import no_checks
 from transformer.decoding.translation.translator import Translator
 from transformer.interchange.onnx.web_page import find_runtime, write_web
+from transformer.settings.data import DataConfig
 
 NPM = Path(".cache/npm/node_modules/onnxruntime-web")
 
@@ -46,7 +47,7 @@ def folder(translator: Translator, tmp_path_factory: pytest.TempPathFactory) -> 
     folder = tmp_path_factory.mktemp("web")
     runtime = find_runtime(str(NPM), Path(".cache"))
     with no_checks():
-        write_web(translator, {"source": "en", "target": "de"}, folder, "float32", runtime)
+        write_web(translator, DataConfig(source="en", target="de"), folder, "float32", runtime)
     return folder
 
 

@@ -108,7 +108,7 @@ def test_keys_given_on_resume_have_their_effect(home: Path, tmp_path: Path) -> N
     # Another model is refused in one line.
     finish(tiny_config(home, "model.ffn_dim=32", "trainer.max_steps=40"), folder, code=2)
     line = said(folder).strip().split("\n")[-1]
-    assert line.startswith("error: the model of the config does not fit the checkpoint: model.")
+    assert line.startswith("error: model.ffn_dim cannot change: a run resumes")
 
 
 def test_the_same_command_goes_on_by_itself(home: Path, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ OPTIONAL = (
     *("data.modules.streaming", "data.streaming"),
     *("recipes", "interchange"),
 )
-MOST = 190
+MOST = 205
 """Modules of the package, without ``__init__``, in a translation run on files, with its report."""
 
 
