@@ -75,13 +75,7 @@ def _load_models(config: CleanConfig, loaded: Loaded) -> list[CrossEntropies]:
     """The cross-entropies of the two models; InputError if one has another direction."""
     sides, models = (config.data.source, config.data.target), list[CrossEntropies]()
     for name in config.models or ():
-        model = TranslatorConfig(
-            str(name),
-            device=config.device,
-            batch_tokens=config.batch_tokens,
-            trust=config.trust,
-        )
-        score, run = load_scorer(model, loaded)
+        score, run = load_scorer(TranslatorConfig.of(config, str(name)), loaded)
         source, target = run.data.source, run.data.target
         if (source, target) != sides or run.data.target_tag:
             wanted = "{} to {} alone is wanted; give models=[RUN,REVERSE]".format(*sides)

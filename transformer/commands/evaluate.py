@@ -17,9 +17,8 @@ from transformer.commands.scored_text import (
 from transformer.commands.scoring import changed_metrics
 from transformer.commands.stress import save_stress
 from transformer.common.errors import InputError
-from transformer.common.own_code import import_code
 from transformer.data.corpora.mixture import AnySplit
-from transformer.data.corpora.trust import named_classes, require_trust
+from transformer.data.corpora.trust import require_trust
 from transformer.data.text.parallel import Referenced
 from transformer.data.text.phrases import read_phrases
 from transformer.data.text.word_alignment import WordLinks, read_links
@@ -138,7 +137,6 @@ def _evaluate_as_trained(config: EvaluateConfig, path: Path, task: str, show: Sh
     payload = read_payload(file)
     run = portable_part(payload).config
     require_trust(run, config.trust, file)
-    import_code(named_classes(run))
     require_writable_output(config)
     tokens = suited_batch_tokens(config.batch_tokens, device)
     trained = make_task(replace(run, data=replace(run.data, batch_tokens=tokens)), payload)

@@ -5,7 +5,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain, islice, starmap
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transformer.common.errors import InputError, errors_name
@@ -29,8 +28,8 @@ def select(config: SelectConfig, *, loaded: "Loaded" = lambda checkpoints: None)
 
     ``loaded`` is told the checkpoint of ``reverse``. Raises InputError for a line of no list.
     """
-    other: Path | None = None
-    if config.source is config.reverse is None:
+    other = None
+    if config.source is None and config.reverse is None:
         other = config.reference
     elif config.reference is None and config.reverse is not None:
         other = config.source

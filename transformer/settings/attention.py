@@ -32,15 +32,5 @@ class AttentionConfig(Settings):
 
     @property
     def translator(self) -> TranslatorConfig:
-        return TranslatorConfig(
-            self.checkpoint,
-            to=self.to,
-            tag=self.tag,
-            from_=self.from_,
-            heads_off=self.heads_off,
-            alignment_threshold=self.alignment_threshold,
-            device=self.device,
-            batch_tokens=self.batch_tokens,
-            trust=self.trust,
-            decoding=self.decoding,
-        )
+        """The translator of the model."""
+        return TranslatorConfig.of(self, self.checkpoint)

@@ -73,7 +73,8 @@ class CleanConfig(Settings):
 
     def _objections(self) -> Iterator[str]:
         yield from two_tokenizers(self.checkpoint, self.tokenizer)
-        if self.filters.unknown_characters and self.checkpoint is self.tokenizer is None:
+        without_tokenizer = self.checkpoint is None and self.tokenizer is None
+        if self.filters.unknown_characters and without_tokenizer:
             yield "filters.unknown_characters=true needs checkpoint=RUN or tokenizer=bpe"
         if self.models is None and self.keep is not None:
             yield f"keep={self.keep} is of the pairs that models= rank; give models=[RUN,REVERSE]"

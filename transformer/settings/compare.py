@@ -83,14 +83,4 @@ class CompareConfig(ScoredTextKeys, ComparisonKeys):
 
     def translator(self, run: Path) -> TranslatorConfig:
         """The translator of a run."""
-        return TranslatorConfig(
-            str(run),
-            to=self.to,
-            tag=self.tag,
-            from_=self.from_,
-            device=self.device,
-            precision=self.precision,
-            batch_tokens=self.batch_tokens,
-            trust=self.trust,
-            decoding=self.decoding,
-        )
+        return TranslatorConfig.of(self, str(run))

@@ -32,9 +32,4 @@ class ExportConfig(Settings):
     @property
     def translator(self) -> TranslatorConfig:
         """The translator that is exported, with the search of its run."""
-        return TranslatorConfig(
-            self.checkpoint,
-            heads_off=self.heads_off,
-            batch_tokens=self.batch_tokens,
-            trust=self.trust,
-        )
+        return TranslatorConfig.of(self, self.checkpoint)

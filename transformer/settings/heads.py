@@ -37,11 +37,5 @@ class HeadsConfig(Settings):
 
     @property
     def translator(self) -> TranslatorConfig:
-        return TranslatorConfig(
-            self.checkpoint,
-            heads_off=self.heads_off,
-            device=self.device,
-            batch_tokens=self.batch_tokens,
-            trust=self.trust,
-            decoding=self.decoding,
-        )
+        """The translator of the model."""
+        return TranslatorConfig.of(self, self.checkpoint)

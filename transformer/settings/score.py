@@ -30,14 +30,4 @@ class ScoreConfig(Settings):
     @property
     def translator(self) -> TranslatorConfig:
         """The model, or the ensemble."""
-        return TranslatorConfig(
-            self.checkpoint,
-            averaging=self.averaging,
-            to=self.to,
-            tag=self.tag,
-            from_=self.from_,
-            device=self.device,
-            precision=self.precision,
-            batch_tokens=self.batch_tokens,
-            trust=self.trust,
-        )
+        return TranslatorConfig.of(self, self.checkpoint)

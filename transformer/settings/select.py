@@ -34,15 +34,7 @@ class ChoiceKeys(Settings):
         """The model of the reverse direction."""
         if self.reverse is None:
             return None
-        return TranslatorConfig(
-            self.reverse,
-            to=self.to,
-            tag=self.tag,
-            from_=self.from_,
-            device=self.device,
-            batch_tokens=self.batch_tokens,
-            trust=self.trust,
-        )
+        return TranslatorConfig.of(self, self.reverse)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -62,13 +62,4 @@ class ServeConfig(ServerConfig):
 
     def translator(self, checkpoint: Path) -> TranslatorConfig:
         """The translator of one of the models."""
-        return TranslatorConfig(
-            str(checkpoint),
-            device=self.device,
-            precision=self.precision,
-            batch_tokens=self.batch_tokens,
-            engine=self.engine,
-            engine_folder=self.engine_folder,
-            trust=self.trust,
-            decoding=self.decoding,
-        )
+        return TranslatorConfig.of(self, str(checkpoint))

@@ -32,16 +32,5 @@ class StressConfig(ScoredTextKeys):
 
     @property
     def translator(self) -> TranslatorConfig:
-        return TranslatorConfig(
-            self.checkpoint,
-            averaging=self.averaging,
-            to=self.to,
-            tag=self.tag,
-            from_=self.from_,
-            heads_off=self.heads_off,
-            device=self.device,
-            precision=self.precision,
-            batch_tokens=self.batch_tokens,
-            trust=self.trust,
-            decoding=self.decoding,
-        )
+        """The translator of the model."""
+        return TranslatorConfig.of(self, self.checkpoint)

@@ -1,7 +1,7 @@
 """Settings of a translator that is loaded; conf/translate.yaml explains them."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -49,6 +49,13 @@ class TranslatorConfig(Settings):
         yield from super()._objections()
         if not self.checkpoint:
             yield NO_CHECKPOINT
+
+    @classmethod
+    def of(cls, keys: Settings, checkpoint: str | Sequence[str]) -> "TranslatorConfig":
+        """The translator of a command: each field that is also one of the command's ``keys``."""
+        names = {field.name for field in fields(keys)}  # type: ignore[arg-type]
+        shared = {field.name for field in fields(cls)} & names - {"checkpoint"}
+        return cls(checkpoint, **{name: getattr(keys, name) for name in shared})
 
     @property
     def checkpoints(self) -> tuple[str, ...]:

@@ -69,7 +69,11 @@ def test_one_file_is_new_and_the_table_tells_score_and_cost(tuned: Any) -> None:
     assert head.split()[4:] == ["BLEU", "sentences", "seconds", "sentences/s"]
     # A line for each test, and two of what is written.
     assert len(rows) == len(trials) + len(report["tests"]) + 2
+    # The best weights, then the best of all, are tested against the run's own.
     weights, search = report["tests"]
+    scores = [trial["score"]["score"] for trial in trials]
+    tested = [test["other"]["score"]["score"] for test in report["tests"]]
+    assert tested == [max(scores[:3]), max(scores)]
     assert weights["replaces"] and weights["other"]["weights"] == "single"
     assert report["best"] == search["other" if search["replaces"] else "own"]
     assert rows[0].split()[:3] == ["ema", "beam", "2"]

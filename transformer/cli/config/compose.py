@@ -91,11 +91,6 @@ def compose_config(verb: str, arguments: Sequence[str]) -> DictConfig:
     if verb in ("compare", "report"):
         runs = typed_value(OmegaConf.to_container(config.runs), Sequence[str], "runs")
         config.runs = [*runs, *split_paths(arguments)[0]]
-        if verb == "compare" and len(config.runs) < 2:
-            raise InputError(
-                "compare takes two systems or more: compare RUN_A RUN_B (or runs=[A,B]); each is a "
-                "run directory, a checkpoint or a file of hypotheses"
-            )
     return config
 
 
