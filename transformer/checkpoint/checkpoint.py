@@ -12,11 +12,11 @@ from torch import nn
 
 from transformer.checkpoint.archive import SHARDS, UnreadableFile, read_archive, write_archive
 from transformer.checkpoint.locate import LAST, PREVIOUS, find_checkpoint
+from transformer.checkpoint.trust import named_layers
 from transformer.checkpoint.validation import Portable, read_portable, validate_weights
 from transformer.common.errors import InputError, errors_name
 from transformer.common.files import given_path
 from transformer.common.own_code import import_code
-from transformer.data.corpora.trust import named_layers
 from transformer.model.build import assemble_transformer
 from transformer.model.positions.absolute import SinusoidalPositions, sinusoids
 from transformer.model.transformer import Transformer
@@ -183,7 +183,8 @@ def load_checkpoint(path: str | os.PathLike[str], *, trusted: bool = False) -> C
     payload = read_merged(file)
     require_translation(payload, file)
     portable = portable_part(payload)
-    model = build_empty(portable.config.model, trusted=trusted)
+    with errors_name(file):
+        model = build_empty(portable.config.model, trusted=trusted)
     load_weights(model, payload, file, assign=True)
     return Checkpoint(model, portable, file)
 

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import torch
 
 from transformer.checkpoint.locate import checkpoint_file, run_folder
+from transformer.checkpoint.trust import require_trust
 from transformer.common.errors import InputError
 from transformer.common.files import written_whole
-from transformer.data.corpora.trust import require_trust
 from transformer.decoding.forced_decoding import forced_attention
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.attention import head_survey

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from transformer.checkpoint.checkpoint import portable_part, read_payload
 from transformer.checkpoint.locate import checkpoint_file, find_checkpoint, is_ctranslate2
+from transformer.checkpoint.trust import require_trust
 from transformer.commands.scored_text import (
     other_task,
     pairs_to_score,
@@ -18,7 +19,6 @@ from transformer.commands.scoring import changed_metrics
 from transformer.commands.stress import save_stress
 from transformer.common.errors import InputError
 from transformer.data.corpora.mixture import AnySplit
-from transformer.data.corpora.trust import require_trust
 from transformer.data.text.parallel import Referenced
 from transformer.data.text.phrases import read_phrases
 from transformer.data.text.word_alignment import WordLinks, read_links
@@ -35,8 +35,8 @@ from transformer.interchange.translators import Loaded, load_translator, local_r
 from transformer.quality.failures.flags import Detector
 from transformer.quality.failures.monitor import Failures, as_outputs, find_failures
 from transformer.quality.stress import StressReport, StressTest
+from transformer.quality.unknown_symbols import checked_symbols
 from transformer.reports.scores import save_report
-from transformer.reports.unknown_symbols import checked_symbols
 from transformer.settings.evaluate import EvaluateConfig
 from transformer.tasks.registry import make_task
 

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from transformer.data.corpora.trust import require_trust
+from transformer.checkpoint.trust import require_trust
 from transformer.evaluation.attention.head_ablation import ablate, loss_scorer, metric_scorer
 from transformer.interchange.translators import Loaded, load_translator
 from transformer.model.head_masks import HeadName, attention_heads, heads_off

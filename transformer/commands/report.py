@@ -4,9 +4,9 @@ from pathlib import Path
 
 from transformer.checkpoint.checkpoint import portable_part, read_payload, require_translation
 from transformer.checkpoint.locate import find_checkpoint, run_folder
+from transformer.checkpoint.trust import named_classes, require_trust
 from transformer.common.errors import InputError
 from transformer.common.own_code import import_code
-from transformer.data.corpora.trust import named_classes, require_trust
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.interchange.readme import Published, model_card
 from transformer.interchange.translators import fetched

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from transformer.data.corpora.trust import require_trust
+from transformer.checkpoint.trust import require_trust
 from transformer.settings.metrics import MetricsConfig
 from transformer.settings.run import RunConfig
 from transformer.settings.scoring import ScoringKeys

@@ -9,11 +9,11 @@ import numpy as np
 
 from transformer.checkpoint.checkpoint import portable_part, read_payload, require_translation
 from transformer.checkpoint.locate import find_checkpoint, run_folder
+from transformer.checkpoint.trust import require_trust
 from transformer.common.errors import InputError
 from transformer.data.corpora.evaluation_text import run_split
 from transformer.data.corpora.mixture import AnySplit
 from transformer.data.corpora.split import Split
-from transformer.data.corpora.trust import require_trust
 from transformer.data.text.lexical_translation import IdPair, ibm_model_1, linked_lexicon
 from transformer.data.text.parallel import Corpus
 from transformer.data.tokenization.tags import Tags

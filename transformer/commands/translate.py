@@ -29,7 +29,7 @@ from transformer.decoding.translation.fingerprint import compute_fingerprint
 from transformer.decoding.translation.result import Translation
 from transformer.decoding.translation.translator import Translator
 from transformer.interchange.translators import Loaded, load_translator, local_run, needs_run
-from transformer.reports.unknown_symbols import checked_symbols
+from transformer.quality.unknown_symbols import checked_symbols
 from transformer.settings.translate import TranslateConfig
 from transformer.settings.translator import Form
 

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from transformer.checkpoint import checkpoint
 from transformer.checkpoint.locate import TUNED, find_checkpoint
+from transformer.checkpoint.trust import named_classes
 from transformer.commands.scoring import changed_metrics, require_trusted
 from transformer.common.own_code import import_code
-from transformer.data.corpora.trust import named_classes
 from transformer.interchange.translators import Loaded, fetched
 from transformer.reports.scores import require_writable
 from transformer.runs.tuning import (

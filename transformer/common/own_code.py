@@ -21,6 +21,11 @@ TRUST = "TRANSFORMER_TRUST"
 """Environment variable: ``true`` trusts all checkpoints."""
 
 
+def trusts_all() -> bool:
+    """Whether the user trusts every checkpoint."""
+    return os.environ.get(TRUST) == "true"
+
+
 def own_module(name: str) -> ModuleType:
     """Import a module on PYTHONPATH or in the working folder; raises what the import raises."""
     if not {"", os.getcwd()} & set(sys.path):
@@ -47,7 +52,7 @@ def own_class(key: str, name: str, kind: type[T]) -> type[T]:
     module, _, attribute = name.partition(":")
     is_library = module.partition(".")[0] in _LIBRARIES
     if module not in _named and (is_library or module not in sys.modules):
-        if os.environ.get(TRUST) != "true":
+        if not trusts_all():
             raise InputError(
                 f"{key}={name} is code of a user; add trust=true if you trust it, set {TRUST}=true "
                 f"for all of your own, or in a program import {module} before"

@@ -7,8 +7,10 @@ import torch
 from transformer.common.errors import InputError
 from transformer.settings.model import Precision
 
-CPU_TOKENS, GPU_TOKENS = 4096, 65_536
+CPU_TOKENS = 4096
 """Padded source tokens of a batch, counted once a hypothesis."""
+GPU_TOKENS = 65_536
+"""The same on a GPU."""
 
 
 def find_device(name: str) -> torch.device:
@@ -32,8 +34,6 @@ def suited_precision(precision: Precision | None, device: torch.device) -> Preci
 
 def suited_batch_tokens(tokens: int | None, device: torch.device) -> int:
     """The tokens of a batch; None is what keeps the device busy."""
-    if tokens is None:
-        return GPU_TOKENS if device.type == "cuda" else CPU_TOKENS
-    if tokens < 1:
-        raise InputError(f"batch_tokens={tokens} must be at least 1")
-    return tokens
+    if tokens is not None:
+        return tokens
+    return GPU_TOKENS if device.type == "cuda" else CPU_TOKENS

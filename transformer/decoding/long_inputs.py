@@ -37,17 +37,19 @@ class SourceLimits:
     """Of the source, as ISO 639-1; another code has the rules of English."""
 
     @classmethod
-    def trained(cls, config: RunConfig, longest: int, longest_source: int | None) -> "SourceLimits":
-        """The limits of a run; a model of whole lines, such as a summarizer, splits no sentences.
+    def trained(cls, config: RunConfig, longest_source: int | None) -> "SourceLimits":
+        """The limits of a run, without those of the model, which a translator sets.
 
-        Without ``longest_source``, as in an imported model, it is ``data.max_length``.
+        A model of whole lines, such as a summarizer, splits no sentences. Without
+        ``longest_source``, as in an imported model, it is ``data.max_length``.
         """
         if not has_sentences(config):
-            return cls(longest, longest)
-        usual = min(longest, longest_source or config.data.max_length)
+            return cls()
+        usual = longest_source or config.data.max_length
         corpora = (config.data.corpora or {}).values()
         languages = [corpus.source for corpus in corpora if corpus.source]
-        return cls(longest, usual, base_language([*languages, config.data.source][0]))
+        language = base_language([*languages, config.data.source][0])
+        return cls(usual=usual, language=language)
 
     def split(self, subwords: Sequence[str]) -> list[int]:
         """Lengths of the parts of a source, as spelled in its vocabulary."""
@@ -150,7 +152,8 @@ def split_segments(
     segments: list[Segment] = []
     start, rest = 0, constraints and replace(constraints, must=())
     for length in lengths:
-        part, own = [*tags, *text[start : start + length]], rest
+        part = [*tags, *text[start : start + length]]
+        own = rest
         if rest and rest.terms:
             own = rest.on_source(tokenizer.decode_source([part])[0])
         segments.append(Segment(part, own, True, tuple(given)))

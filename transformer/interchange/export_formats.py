@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from transformer.checkpoint.locate import run_folder
+from transformer.checkpoint.trust import require_trust
 from transformer.common.errors import InputError, require_package
 from transformer.common.files import given_path, written_whole
 from transformer.data.corpora.evaluation_text import validation_pairs
-from transformer.data.corpora.trust import require_trust
 from transformer.decoding.search.shortlist import ENGINE_FILE, FILE
 from transformer.decoding.translation.fingerprint import write_fingerprint
 from transformer.decoding.translation.translator import Translator

@@ -62,9 +62,9 @@ def _write_run(folder: Path, output: Path, config: ImportConfig) -> None:
         require_package(package, "import", "huggingface")
     with errors_name(folder):
         if import_folder.is_own(folder):
-            if config.validation or config.test:
+            if config.languages or config.validation or config.test:
                 reason = "it holds the config of a run; leave them out"
-                raise InputError(f"validation= and test= have no effect: {reason}")
+                raise InputError(f"languages=, validation= and test= have no effect: {reason}")
             payload = import_folder.export_payload(folder)
         else:
             found = import_folder.read_folder(folder)

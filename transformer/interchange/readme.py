@@ -23,6 +23,9 @@ from transformer.settings.run import RunConfig
 BEFORE_TUNING = "before_tuning"
 """Key of a report whose scores are those of before ``transformer tune``."""
 
+_OWN_TEXT = ("files", "folder")
+"""Names of ``data.corpus`` for the user's own files."""
+
 Tests = dict[str, list[dict[str, Any]]]
 """By split: the name, score and signature of each metric, as the test of a run writes them."""
 
@@ -60,7 +63,7 @@ def model_card(
         "pipeline_tag": task if task == "translation" else None,
         "tags": [task],
         # A name of the user's own files is no dataset of the Hub.
-        "datasets": [] if corpus in ("files", "folder") else [corpus],
+        "datasets": [] if corpus in _OWN_TEXT else [corpus],
         "metrics": sorted({_metric(one) for scores in tests.values() for one in scores}),
         "model-index": [{"name": name, "results": results}] if results else [],
     }
@@ -144,7 +147,9 @@ def _base(path: Path | None) -> str:
 
 def _training_text(data: DataConfig, base: str) -> str:
     start = f", from the weights of `{base}`," if base else ""
-    if data.corpus != "files":
+    if data.corpus == "folder":
+        return f"It was trained{start} on the files of `{Path(data.root or '').name}`."
+    if data.corpus not in _OWN_TEXT:
         return f"It was trained{start} on the corpus `{data.corpus}`."
     corpora = (data.corpora or {}).values()
     texts = [data.train or (), *(corpus.train or () for corpus in corpora)]

@@ -1,16 +1,15 @@
-"""A check and its findings: base classes, names and the settings of an examination."""
+"""A check and its findings: base classes, and the settings of an examination."""
 
 import re
 import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 from transformer.common.escaping import escaped
-from transformer.common.schema import Range
 from transformer.data.corpora.split import NumberedPair
-from transformer.settings.doctor import CHECKS, Ratio
+from transformer.settings.doctor import CHECKS
 
 Side = Literal["source", "target"]
 SIDES: tuple[Side, Side] = ("source", "target")
@@ -148,8 +147,8 @@ class ExaminationConfig:
     """Settings of an examination."""
 
     checks: frozenset[str] = frozenset(CHECKS)
-    examples: Annotated[int, Range(0)] = 3
-    ratio: Ratio = 4.0
+    examples: int = 3
+    ratio: float = 4.0
     max_length: int = 250
     """Maximum tokens of a side (``data.max_length``)."""
     languages: tuple[str, str] = ("en", "de")

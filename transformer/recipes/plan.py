@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 
 from transformer.checkpoint.checkpoint import portable_part, read_payload
 from transformer.checkpoint.locate import find_checkpoint
+from transformer.checkpoint.trust import named_classes, named_layers
 from transformer.common.errors import InputError, raise_objections
 from transformer.common.files import given_path
-from transformer.common.own_code import import_code, own_class
+from transformer.common.own_code import import_code, own_class, trusts_all
 from transformer.common.schema import Settings, override_key
 from transformer.data.corpora.resolve import as_files
-from transformer.data.corpora.trust import named_classes, named_layers, trusts_all
 from transformer.recipes.corpus_files import TEXT_KEYS, CorpusFiles, corpus_paths, corpus_splits
 from transformer.recipes.overrides import merged, override
 from transformer.recipes.stage import Stage

@@ -16,9 +16,9 @@ from transformer.checkpoint.checkpoint import (
     read_merged,
 )
 from transformer.checkpoint.locate import find_checkpoint
+from transformer.checkpoint.trust import require_trust
 from transformer.common.errors import InputError, errors_name
 from transformer.data.corpora.mixture import config_tags
-from transformer.data.corpora.trust import require_trust
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.runs.resume import different_fields, other_weights, weight_keys

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from transformer.checkpoint.config_file import CONFIG, read_config
+from transformer.checkpoint.trust import require_trust
 from transformer.common.errors import InputError, did_you_mean, raise_objections
 from transformer.data.corpora.mixture import corpus_configs
-from transformer.data.corpora.trust import require_trust
 from transformer.settings.data import DataConfig
 from transformer.settings.model import ModelConfig
 from transformer.settings.run import RunConfig, changed_config, dotted_values, plain_values

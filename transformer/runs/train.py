@@ -13,8 +13,8 @@ from pytorch_lightning import Callback, Trainer, seed_everything
 from transformer.checkpoint.checkpoint import TEXT_TO_TEXT, load_weights, portable_part
 from transformer.checkpoint.config_file import saved_config, write_config
 from transformer.checkpoint.locate import is_of_run, run_folder
+from transformer.checkpoint.trust import needs_trust
 from transformer.common.errors import InputError
-from transformer.data.corpora.trust import needs_trust
 from transformer.data.tokenization.vocabulary_training import (
     VocabularyTooLarge,
     largest_vocabulary,

@@ -9,7 +9,7 @@ from transformer.common.schema import Range, Settings, typed
 
 PenaltyForm = Literal["wu", "average"]
 OnFailure = Literal["mark", "next_best", "resample"]
-"""What happens to a translation with a flag (``FlaggingTranslator``)."""
+"""What happens to a translation with a flag (``Flagging``)."""
 # Checkpoints may come from strangers: the limits make every search end.
 Count = Annotated[int, Range(1, 10_000)]
 Length = Annotated[int, Range(0, 10_000)]

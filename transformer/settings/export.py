@@ -22,7 +22,7 @@ class ExportConfig(Settings):
     license: str = "unknown"
     max_bleu_loss: float = 0.3
     output: Path | None = None
-    onnxruntime_web: str | None = None
+    onnxruntime_web: Path | None = None
     repo: str | None = None
     """The name of the model on the Hub, for its model card."""
     heads_off: str | Sequence[str] | None = None

@@ -1,6 +1,6 @@
 """Settings of ``import``; conf/import.yaml explains them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,3 +19,8 @@ class ImportConfig(Settings):
     languages: str | None = None
     validation: str | Sequence[str] | None = None
     test: str | Sequence[str] | None = None
+
+    def _objections(self) -> Iterator[str]:
+        of_this_run = (self.languages, self.validation, self.test)
+        if self.output is None and of_this_run != (None, None, None):
+            yield "languages=, validation= and test= are of a run of its own; give output="

@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from transformer.checkpoint.checkpoint import TEXT_TO_TEXT, checkpoint_task, portable_part
+from transformer.checkpoint.checkpoint import (
+    SINGLE_STACKS,
+    TEXT_TO_TEXT,
+    checkpoint_task,
+    portable_part,
+)
 from transformer.common.errors import InputError
 from transformer.common.own_code import own_class
 from transformer.data.tokenization.tokenizer import Tokenizer
@@ -41,8 +46,8 @@ def task_class(name: str) -> "type[Task]":
 
 
 def is_translation(name: str) -> bool:
-    """Whether a task is translation or derives from it; denoising does, but has no pairs."""
-    if name in TEXT_TO_TEXT:  # their classes would import Lightning
+    """Whether a task translates pairs: ``translation``, or a class of the user derived from it."""
+    if name in (*TEXT_TO_TEXT, *SINGLE_STACKS):  # their classes would import Lightning
         return name == "translation"
     return issubclass(task_class(name), resolve_name(TASKS["translation"]))
 

@@ -16,7 +16,6 @@ from transformer.data.corpora.evaluation_text import Texts
 from transformer.data.datamodules.translation import DataModule
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import guided_head
-from transformer.decoding.batched_search import max_subwords
 from transformer.decoding.long_inputs import SourceLimits, warn_about_length_limit
 from transformer.decoding.translation.document_translator import DocumentTranslator, in_documents
 from transformer.decoding.translation.result import length_counts
@@ -87,7 +86,7 @@ class TranslationTask(Task):
             config.decoding,
             batch_tokens=self._search_tokens,
             coverage_head=guided_head(config.loss, model.config),
-            limits=SourceLimits.trained(config, max_subwords(model), longest),
+            limits=SourceLimits.trained(config, longest),
         )
         texts, samples = self.data.texts("validation"), config.callbacks.samples
         return [

@@ -45,7 +45,7 @@ def translator() -> Translator:
 @pytest.fixture(scope="module")
 def folder(translator: Translator, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("web")
-    runtime = find_runtime(str(NPM), Path(".cache"))
+    runtime = find_runtime(NPM, Path(".cache"))
     with no_checks():
         write_web(translator, DataConfig(source="en", target="de"), folder, "float32", runtime)
     return folder

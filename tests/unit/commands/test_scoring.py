@@ -2,9 +2,9 @@
 
 import pytest
 
+from transformer.checkpoint.trust import TRUST
 from transformer.commands.scoring import changed_metrics, require_trusted
 from transformer.common.errors import InputError
-from transformer.data.corpora.trust import TRUST
 from transformer.settings.metrics import MetricsConfig
 from transformer.settings.run import RunConfig
 from transformer.settings.scoring import ScoringKeys

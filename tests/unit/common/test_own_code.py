@@ -8,9 +8,9 @@ from torch import nn
 
 from tests.helpers.model.models import tiny_config, tiny_payload
 from transformer.checkpoint.checkpoint import PORTABLE, load_checkpoint, write_payload
+from transformer.checkpoint.trust import named_classes, needs_trust
 from transformer.common.errors import InputError
 from transformer.common.own_code import TRUST, import_code, own_class
-from transformer.data.corpora.trust import named_classes, needs_trust
 from transformer.decoding.mbr import utility_named
 from transformer.evaluation.metrics import score
 from transformer.model.build import build_transformer

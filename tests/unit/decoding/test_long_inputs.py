@@ -60,13 +60,13 @@ def test_only_a_source_longer_than_usual_is_split() -> None:
 
 def test_a_model_of_whole_lines_splits_no_sentences() -> None:
     run = RunConfig(data=DataConfig(max_length=50, source="en_GB"))
-    assert SourceLimits.trained(run, 99, 20) == SourceLimits(99, 20, "en")
+    assert SourceLimits.trained(run, 20) == SourceLimits(usual=20, language="en")
     # An imported model does not know its text.
-    assert SourceLimits.trained(run, 99, None) == SourceLimits(99, 50, "en")
+    assert SourceLimits.trained(run, None) == SourceLimits(usual=50, language="en")
     lines = MetricsConfig(test=("rougel",), validation=("rougel",), choose="rougel")
     features = TokenizerConfig(algorithm="char", features=";")
     for other in (replace(run, metrics=lines), replace(run, tokenizer=features)):
-        assert SourceLimits.trained(other, 99, 20) == SourceLimits(99, 99)
+        assert SourceLimits.trained(other, 20) == SourceLimits()
 
 
 def test_the_first_part_alone_has_the_prefix() -> None:

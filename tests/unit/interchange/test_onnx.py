@@ -170,7 +170,7 @@ def test_what_onnx_cannot_hold_is_refused(translator: Translator, tmp_path: Path
     with pytest.raises(InputError, match="pattern=sliding cannot be expressed in ONNX"):
         write_onnx(sparse, tmp_path, "float32")
     with pytest.raises(InputError, match="npm install onnxruntime-web"):
-        find_runtime(str(tmp_path), tmp_path)
+        find_runtime(tmp_path, tmp_path)
 
 
 def test_the_runtime_of_a_page_is_fetched_once(

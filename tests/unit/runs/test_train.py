@@ -13,9 +13,9 @@ from torch import distributed as dist
 
 from tests.helpers.runs.runs import composed
 from transformer.checkpoint.checkpoint import PORTABLE
+from transformer.checkpoint.trust import TRUST, needs_trust
 from transformer.checkpoint.validation import Portable
 from transformer.common.errors import InputError
-from transformer.data.corpora.trust import TRUST, needs_trust
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.runs import train
 from transformer.settings.run import RunConfig

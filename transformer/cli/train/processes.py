@@ -5,11 +5,11 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from transformer.checkpoint.trust import named_classes
 from transformer.cli.train.run_log import log_to_stderr
 from transformer.common.errors import InputError
 from transformer.common.own_code import import_code
 from transformer.common.processes import end_with_parent
-from transformer.data.corpora.trust import named_classes
 from transformer.runs.directory import LOG
 from transformer.runs.processes import RankCall, count_processes, train_in_processes
 from transformer.settings.run import RunConfig

@@ -15,6 +15,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from transformer.checkpoint.locate import run_folder
+from transformer.checkpoint.trust import named_classes
 from transformer.cli.config import compose
 from transformer.cli.config.arguments import (
     check_overrides,
@@ -31,7 +32,6 @@ from transformer.common.files import HUB, given_path
 from transformer.common.own_code import import_code
 from transformer.common.processes import COMMAND, command_line
 from transformer.common.schema import override_key
-from transformer.data.corpora.trust import named_classes
 from transformer.runs.resume import resumed_or_new
 from transformer.settings.run import RunConfig
 from transformer.training.checkpointing.run_directory import has_checkpoint

@@ -41,14 +41,15 @@ class VocabularyTooLarge(InputError):
             f"vocabulary size {size} is too large for this corpus: at most {largest}; "
             f"set tokenizer.vocab_size={largest} or smaller"
         )
-        self.size, self.largest = size, largest
+        self.largest = largest
 
 
 def largest_vocabulary(config: TokenizerConfig, error: VocabularyTooLarge) -> TokenizerConfig:
     """The settings with the largest size that the text gives, which is logged."""
     logger.warning(
         "tokenizer.vocab_size=%d is too large for this text; %d, the largest possible, is taken",
-        *(error.size, error.largest),
+        config.vocab_size,
+        error.largest,
     )
     return replace(config, vocab_size=error.largest)
 

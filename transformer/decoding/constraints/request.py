@@ -15,18 +15,18 @@ Term = tuple[str, str]
 
 
 def terms_in(text: str, terms: Iterable[Term]) -> tuple[Term, ...]:
-    """The terms whose phrase occurs in a text, not only within the longer phrase of another term.
+    """The terms whose phrase occurs in a text, and not only where a longer phrase does.
 
     Of ``dog`` and ``guide dog``, "a guide dog" has the second alone.
     """
     text = one_line(text)
     candidates = [term for term in terms if one_line(term[0]) in text]
-    found: set[Term] = set()
-    for term in sorted(candidates, key=lambda term: len(one_line(term[0])), reverse=True):
-        if occurs(term[0], text):
-            found.add(term)
-            text = without(term[0], text)
-    return tuple(term for term in candidates if term in found)
+    found: set[str] = set()
+    for phrase in sorted({one_line(phrase) for phrase, _ in candidates}, key=len, reverse=True):
+        if occurs(phrase, text):
+            found.add(phrase)
+            text = without(phrase, text)
+    return tuple(term for term in candidates if one_line(term[0]) in found)
 
 
 @dataclass(frozen=True)

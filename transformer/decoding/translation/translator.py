@@ -63,8 +63,7 @@ def trained_with(checkpoint: Checkpoint) -> Trained:
         tokenizer = Tokenizer.from_state(checkpoint.portable.tokenizer)
         tokenizer.check_vocabulary_sizes(model.source_vocab_size, model.target_vocab_size)
         aligner = Aligner.trained(config.loss, model)
-        longest = max_subwords(checkpoint.model)
-        limits = SourceLimits.trained(config, longest, checkpoint.portable.longest_source)
+        limits = SourceLimits.trained(config, checkpoint.portable.longest_source)
         return Trained(tokenizer, config.decoding, aligner, limits)
 
 
@@ -195,10 +194,8 @@ class Translator:
         constraints = [
             one and one.on_source(text) for one, text in zip(constraints, texts, strict=True)
         ]
-        aligner = self.aligner
-        if isinstance(alignment, Aligner):
-            aligner = alignment
-            aligner.check(self.model.config)
+        aligner = alignment if isinstance(alignment, Aligner) else self.aligner
+        aligner.check(self.model.config)
         linking = aligner if alignment else None
         with counting_split_lines(self.limits, split_lines) as counted, evaluating(self.ensemble):
             encoded, given = self.tokenizer.encode_source(texts), self.tokenizer.target_tags(texts)

@@ -103,11 +103,12 @@ class _Decoder(nn.Module):
 
 def _context(stack: StackContext, queries: Tensor, keys: Tensor, mask: Tensor) -> AttentionContext:
     """The context of self-attention, without Python's ``len``: a graph is for any length."""
-    rotation, dense = None if stack.rotary is None else stack.rotary(queries), None
+    rotation = None if stack.rotary is None else stack.rotary(queries)
+    dense = None
     if stack.bias is not None:
         heads, distances = torch.arange(stack.bias.num_heads), keys - queries[:, None]
         bias = stack.bias(heads[:, None, None], distances[None])[None]
-        dense = Dense(mask, bias, additive=None)
+        dense = Dense(mask, bias)
     return AttentionContext(mask, rotation=rotation, dense=dense)
 
 

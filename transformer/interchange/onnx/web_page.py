@@ -31,13 +31,13 @@ _SHA512 = (
 )
 
 
-def find_runtime(folder: str | None, cache: Path) -> Path:
+def find_runtime(folder: Path | None, cache: Path) -> Path:
     """The folder of the files of onnxruntime-web; InputError if the package lacks one.
 
     Without a folder of the package it is ``node_modules/onnxruntime-web`` or, where that is not
     there, a fixed version in the cache, downloaded from npm once.
     """
-    given = Path(folder or "node_modules/onnxruntime-web") / "dist"
+    given = (folder or Path("node_modules/onnxruntime-web")) / "dist"
     missing = [name for name in (_SCRIPT, _BINARY) if not (given / name).is_file()]
     if not missing:
         return given

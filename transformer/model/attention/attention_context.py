@@ -34,16 +34,15 @@ class Dense(NamedTuple):
 
     mask: Mask | None
     bias: Bias | None
-    additive: AdditiveMask | None
 
 
 @dataclass(frozen=True)
 class AttentionContext:
     """Mask, bias and rotation of one attention.
 
-    The first attributes define them, by positions where they can. ``dense`` and ``blocks`` are the
-    same as tensors: a stack computes once what its kernel reads (``Preparation``). A kernel
-    computes for itself what is None.
+    The first attributes define them, by positions where they can. ``dense``, ``additive`` and
+    ``blocks`` are the same as tensors: a stack computes once what its kernel reads
+    (``Preparation``). A kernel computes for itself what is None.
 
     Attributes:
         mask: True where a query may attend: the padding of a batch, or any other mask.
@@ -56,6 +55,7 @@ class AttentionContext:
         unfilled: Number of last keys that are empty in a cache, and hidden (causal only).
         every_query_sees: The caller knows that every query may attend to some key.
         dense: Mask and bias of all pairs.
+        additive: Their sum, for scores of one type.
         blocks: The visible blocks, as ``flex_attention`` reads them.
     """
 
@@ -69,6 +69,7 @@ class AttentionContext:
     unfilled: int = 0
     every_query_sees: bool = False
     dense: Dense | None = None
+    additive: AdditiveMask | None = None
     blocks: "BlockMask | None" = None
 
     @property
@@ -118,16 +119,11 @@ class AttentionContext:
 
     def additive_mask(self, dtype: torch.dtype) -> AdditiveMask | None:
         """Mask and bias as one summand of scores of this type; None adds nothing."""
-        return self.densified(dtype).additive
-
-    def densified(self, dtype: torch.dtype) -> Dense:
-        """Mask and bias of all pairs, the sum for scores of this type."""
-        if self.dense is not None:
-            return self.dense
-        mask, bias = self.dense_mask(), self.dense_bias()
+        if self.additive is not None:
+            return self.additive
         # Without a mask of its own, a query attends to itself.
         every_query_sees = self.every_query_sees or self.mask is None
-        return Dense(mask, bias, additive_mask(mask, bias, dtype, every_query_sees))
+        return additive_mask(self.dense_mask(), self.dense_bias(), dtype, every_query_sees)
 
     def rotate(
         self, heads: Float[Tensor, "batch head length head_dim"]
@@ -139,21 +135,22 @@ class AttentionContext:
         """The context of these sentences alone, of a cross-attention."""
         assert self.mask is not None
         mask = self.mask.index_select(0, sentences)
-        if self.dense is None or self.dense.additive is None:
-            return replace(self, mask=mask)
-        summand, sees = self.dense.additive
+        dense = None if self.dense is None else Dense(mask, None)
+        if self.additive is None:
+            return replace(self, mask=mask, dense=dense)
+        summand, sees = self.additive
         sees = None if sees is None else sees.index_select(0, sentences)
         additive = AdditiveMask(summand.index_select(0, sentences), sees)
-        return replace(self, mask=mask, dense=Dense(mask, None, additive))
+        return replace(self, mask=mask, dense=dense, additive=additive)
 
 
 Preparation = Callable[[AttentionContext, torch.dtype, bool], AttentionContext]
 """Fills what a kernel reads of a context, for scores of this type, in training or not."""
 
 
-def prepare_dense(context: AttentionContext, dtype: torch.dtype, _: bool) -> AttentionContext:
+def prepare_dense(context: AttentionContext, _: torch.dtype, __: bool) -> AttentionContext:
     """Fill mask and bias of all pairs."""
-    return replace(context, dense=context.densified(dtype))
+    return replace(context, dense=Dense(context.dense_mask(), context.dense_bias()))
 
 
 class StackContext(nn.Module):
@@ -191,7 +188,13 @@ class StackContext(nn.Module):
         queries = keys[start:end]
         rotation = None if self.rotary is None else self.rotary(queries)
         context = AttentionContext(
-            *(mask, queries, keys, self.causal, self.pattern, self.bias, rotation),
+            mask,
+            queries,
+            keys,
+            causal=self.causal,
+            pattern=self.pattern,
+            bias=self.bias,
+            rotation=rotation,
             unfilled=len(keys) - end,
             # A sentence of a training batch has a token, to the left of its padding.
             every_query_sees=self._trusts_batches(device) and self.pattern is None,
@@ -204,7 +207,7 @@ class StackContext(nn.Module):
         return self._prepared(context, dtype)
 
     def _trusts_batches(self, device: torch.device) -> bool:
-        """Whether sentences are taken to have a token; a CPU looks, as that costs it nothing."""
+        """Whether each sentence is taken to have a token; on a CPU the mask is checked, cheaply."""
         return self.training and device.type != "cpu"
 
     def _prepared(self, context: AttentionContext, dtype: torch.dtype) -> AttentionContext:

@@ -50,9 +50,9 @@ def additive_mask(
     """Add mask and bias; None if there is neither.
 
     If a query may attend to nothing, kernels return NaN or the mean, also in the gradient. Here
-    this query attends to everything, and its result is multiplied by zero. The caller saves the
-    product if it knows that there is none (``every_query_sees``); if it is wrong, the result is
-    the mean. A CPU looks.
+    this query attends to everything, and its result is multiplied by zero. ``every_query_sees``
+    promises that there is no such query, and saves the multiplication; if the promise is wrong,
+    the result of that query is the mean of the values. On a CPU the mask is checked instead.
     """
     tensor = bias if mask is None else mask
     if tensor is None:

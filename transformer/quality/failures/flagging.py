@@ -17,16 +17,6 @@ SAMPLES, EPSILON = 16, 0.02
 "Epsilon Sampling Rocks", take 0.02."""
 
 
-def with_flags(
-    sources: Sequence[str], translations: Sequence[Translation], detector: Detector
-) -> list[Translation]:
-    """The translations with their ``flags``."""
-    return [
-        replace(found, flags=detector.flags(source, as_output(found)))
-        for source, found in zip(sources, translations, strict=True)
-    ]
-
-
 @dataclass(frozen=True, eq=False)
 class Flagging:
     """Flags the translations of a translator.
@@ -56,8 +46,7 @@ class Flagging:
         constraints: Sequence[Constraints | None] | None = None,
     ) -> list[Translation]:
         """The translations of these texts with flags, some replaced."""
-        constraints = [None] * len(texts) if constraints is None else constraints
-        flagged = with_flags(texts, translations, self.detector)
+        flagged = list(map(self._flagged, texts, translations))
         if self.candidate_search is None:
             return flagged
         failed = [
@@ -65,19 +54,23 @@ class Flagging:
             for index, one in enumerate(flagged)
             if _fails(one) and one.attention is None and one.alignment is None
         ]
-        if self.on_failure == "resample":  # which cannot look for a phrase
-            asked = {index: constraints[index] or Constraints() for index in failed}
-            failed = [i for i, one in asked.items() if not (one.must or one.terms)]
+        constraints = [None] * len(texts) if constraints is None else constraints
+        held = [one and one.on_source(text) for one, text in zip(constraints, texts, strict=True)]
+        if self.on_failure == "resample":
+            failed = [index for index in failed if not _requires_phrases(held[index])]
         replacements = self.candidate_search.translate(
-            [texts[i] for i in failed], [constraints[i] for i in failed]
+            [texts[index] for index in failed], [held[index] for index in failed]
         )
         for index, other in zip(failed, replacements, strict=True):
-            candidates = list(_by_candidate(other, self.translator.search.nbest))
-            better = with_flags([texts[index]] * len(candidates), candidates, self.detector)
-            if new := next((one for one in better if not _fails(one)), None):
-                own = constraints[index]
-                flagged[index] = new.checked(own and own.on_source(texts[index]))
+            for candidate in _by_candidate(other, self.translator.search.nbest):
+                new = self._flagged(texts[index], candidate)
+                if not _fails(new):
+                    flagged[index] = new.checked(held[index])
+                    break
         return flagged
+
+    def _flagged(self, source: str, found: Translation) -> Translation:
+        return replace(found, flags=self.detector.flags(source, as_output(found)))
 
 
 def _candidate_search(translator: Translator, on_failure: OnFailure | None) -> Translator | None:
@@ -100,6 +93,11 @@ def _candidate_search(translator: Translator, on_failure: OnFailure | None) -> T
             "on_failure=resample"
         )
     return replace(translator, search=replace(search, **changes), engine=torch_engine)
+
+
+def _requires_phrases(constraints: Constraints | None) -> bool:
+    """Whether a translation must have phrases, for which sampling cannot look."""
+    return constraints is not None and bool(constraints.must or constraints.terms)
 
 
 def _fails(translation: Translation) -> bool:

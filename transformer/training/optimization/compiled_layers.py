@@ -80,5 +80,5 @@ def _compiler_errors() -> Iterator[None]:
     except TorchDynamoException as error:
         reason = str(error).strip().splitlines()[0]
         raise InputError(
-            f"trainer.compile=layers cannot compile here ({reason}); set trainer.compile=none"
+            f"torch.compile does not work here ({reason}); set trainer.compile=none"
         ) from error

@@ -8,7 +8,7 @@ import pytest
 from tests.helpers.runs.tuning_runs import PAIRS, write_run
 from transformer.__main__ import main
 from transformer.checkpoint.checkpoint import PORTABLE, read_payload, write_payload
-from transformer.data.corpora.trust import TRUST
+from transformer.checkpoint.trust import TRUST
 
 OWN = """
 from pathlib import Path

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from transformer.common.errors import InputError
-from transformer.model.attention.attention_context import AttentionContext
+from transformer.model.attention.attention_context import AttentionContext, prepare_dense
 from transformer.model.attention.kernels.fused import attend_masked
 from transformer.model.attention.scaled_dot_product import (
     KeyHeads,
@@ -92,7 +92,8 @@ def prepare_sdpa(
     """Fill the mask of all pairs, unless a flag of torch's kernel replaces a causal mask."""
     if context.dense is not None or (context.only_causal and not _may_be_plain(context)):
         return context
-    return replace(context, dense=context.densified(dtype))
+    context = prepare_dense(context, dtype, training)
+    return replace(context, additive=context.additive_mask(dtype))
 
 
 def _may_be_plain(context: AttentionContext) -> bool:
@@ -100,7 +101,8 @@ def _may_be_plain(context: AttentionContext) -> bool:
     assert context.keys is not None
     if context.keys.device.type != "cpu" or torch.compiler.is_compiling():
         return False
-    return len(context.keys) <= (SHORT if torch.is_grad_enabled() else FEW)
+    positions = len(context.keys)
+    return positions <= SHORT if torch.is_grad_enabled() else positions == FEW
 
 
 def _every_query_sees(context: AttentionContext, dtype: torch.dtype) -> bool:
@@ -148,7 +150,8 @@ def attend_short(
 ) -> QueryHeads:
     """The formula with 16 keys or more, for torch's softmax on a CPU; all queries see a key."""
     key, value = repeat_heads(query, key), repeat_heads(query, value)
-    additive, missing = context.additive_mask(query.dtype), VECTOR - key.size(2)
+    additive = context.additive_mask(query.dtype)
+    missing = VECTOR - key.size(2)
     summand = None if additive is None else additive.summand
     if missing > 0:
         zeros = query.new_zeros(1, 1, 1, key.size(2), dtype=torch.float32)

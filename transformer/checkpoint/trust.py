@@ -1,10 +1,10 @@
-"""Guards against foreign checkpoints: their config may name any file to read."""
+"""What the config of a checkpoint may not name without trust: files elsewhere, and code."""
 
 import os
 from collections.abc import Container, Iterator
 
 from transformer.common.errors import InputError
-from transformer.common.own_code import TRUST
+from transformer.common.own_code import TRUST, trusts_all
 from transformer.settings.data import CorpusConfig, DataConfig
 from transformer.settings.model import ModelConfig
 from transformer.settings.run import RunConfig
@@ -39,11 +39,6 @@ def needs_trust(config: RunConfig, given: Container[str] = ()) -> list[tuple[str
     named += [(f"metrics.{key}", program) for key, program in metrics.items() if program]
     named += named_classes(config)
     return [] if trusts_all() else [(key, path) for key, path in named if key not in given]
-
-
-def trusts_all() -> bool:
-    """Whether the user trusts every checkpoint."""
-    return os.environ.get(TRUST) == "true"
 
 
 def named_classes(config: RunConfig) -> list[tuple[str, str]]:

@@ -8,7 +8,7 @@ from transformer.common.errors import InputError
 from transformer.data.tokenization.tags import SourceTags, TaggedText, Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.constraints.request import Request
-from transformer.reports.unknown_symbols import checked_symbols
+from transformer.quality.unknown_symbols import checked_symbols
 
 CONFIG = tokenizer_config(algorithm="char", vocab_size=None, features=";")
 TOKENIZER = Tokenizer.train(CONFIG, lambda: [("abc\tV;PST", "x")]).with_tags(Tags(targets=("x",)))
