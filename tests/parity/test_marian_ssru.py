@@ -187,5 +187,5 @@ def test_another_recurrence_is_refused(
 def test_a_longer_text_has_positions_up_to_512(tmp_path: Path) -> None:
     imported = read_folder(student(tmp_path / "marian"))
     table = imported.weights["target_embedding.positions.table"]
-    assert table.shape == (512, WIDTH) and imported.model["positions"] == "learned"
+    assert table.shape == (512, WIDTH) and imported.model.positions == "learned"
     assert table[511, WIDTH // 2 - 1].item() == pytest.approx(np.sin(511 / 1e4), abs=1e-6)

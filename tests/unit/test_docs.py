@@ -13,6 +13,7 @@ import torch
 
 import transformer
 from transformer.__main__ import VERBS
+from transformer.cli.config.settings import SETTINGS
 from transformer.settings.model import ModelConfig
 
 ROOT = Path(__file__).parents[2]
@@ -204,8 +205,11 @@ def test_the_snippets_on_attention_print_what_the_page_says(
 
 def test_the_page_of_python_has_every_command() -> None:
     text = (ROOT / "docs" / "python.md").read_text("utf-8")
-    rows = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", text, re.M))
-    assert VERBS.keys() <= rows.keys()
+    [table] = re.findall(r"^\| command \| function.*\n.*\n((?:\|.*\n)+)", text, re.M)
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", table, re.M))
+    assert list(rows) == list(VERBS)
+    for command, path in SETTINGS.items():
+        assert path.partition(":")[2] in rows[command]
     for command in VERBS.keys() - {"recipe"}:
         names = re.findall(r"(\w+)\(", rows[command]) + re.findall(r"\w+Config", rows[command])
         assert names and all(hasattr(transformer, name) for name in names), command

@@ -1,7 +1,7 @@
 """The checkpoint: one file of plain values and tensors that needs no other file."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -46,6 +46,10 @@ class Checkpoint:
     def config(self) -> RunConfig:
         """The settings of the run."""
         return self.portable.config
+
+
+Loaded = Callable[[Sequence[Checkpoint]], object]
+"""Is told checkpoints when they are loaded."""
 
 
 def portable_part(payload: Mapping[str, Any]) -> Portable:

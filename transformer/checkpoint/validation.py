@@ -76,6 +76,10 @@ def _faults(portable: Mapping[str, Any]) -> Iterator[str]:
         if setting.name not in config:
             yield f"its config has no {setting.name}, as every run has"
     yield from _odd_values(config, "")
+    model = config["model"]
+    for size in ("source_vocab_size", "target_vocab_size"):
+        if isinstance(model, dict) and not model.get(size):
+            yield f"its model has no {size}, as the model of every checkpoint has"
 
 
 def _odd_values(node: Any, key: str) -> Iterator[str]:

@@ -8,13 +8,13 @@ from dataclasses import fields
 from pathlib import Path
 from typing import NamedTuple
 
+from transformer.checkpoint.checkpoint import Loaded
 from transformer.commands.part_files import open_part
 from transformer.commands.select import candidate_choice
 from transformer.common.errors import InputError
 from transformer.common.files import given_path, written_whole
 from transformer.data.text.lines import read_lines
 from transformer.data.text.parallel import plain_pairs
-from transformer.interchange.translators import Loaded
 from transformer.recipes.remote_client import ANSWER_START, Client, ask_all
 from transformer.recipes.remote_teacher import Answer, RemoteTeacher
 from transformer.settings.ask import AskConfig, ServerKeys

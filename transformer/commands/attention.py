@@ -6,18 +6,18 @@ from typing import NamedTuple
 
 import torch
 
+from transformer.checkpoint.checkpoint import Loaded
 from transformer.checkpoint.locate import checkpoint_file, run_folder
 from transformer.checkpoint.trust import require_trust
 from transformer.common.errors import InputError
-from transformer.common.files import written_whole
+from transformer.common.files import require_writable, written_whole
 from transformer.decoding.forced_decoding import forced_attention
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.attention import head_survey
 from transformer.evaluation.attention.view import AttentionKind, AttentionView
-from transformer.interchange.translators import Loaded, load_translator, local_run
+from transformer.interchange.translators import load_translator, local_run
 from transformer.model.transformer import Transformer
 from transformer.reports.attention_page import attention_page
-from transformer.reports.scores import require_writable
 from transformer.settings.attention import AttentionConfig
 from transformer.settings.run import RunConfig
 

@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from transformer.checkpoint.checkpoint import Loaded
 from transformer.commands.corpus import one_corpus, split_names
 from transformer.commands.examination import corpus_tokenizer, examination_config
 from transformer.commands.score import Scorer, load_scorer
 from transformer.common.errors import InputError, errors_name
 from transformer.data.corpora.split import numbered
 from transformer.data.text.parallel import Pair
-from transformer.interchange.translators import Loaded
 from transformer.quality import cleaning
 from transformer.quality.corpus_checks import Checks
 from transformer.quality.examined_text import given_texts

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from zipfile import is_zipfile
 
-from transformer.checkpoint.checkpoint import read_payload, require_translation
+from transformer.checkpoint.checkpoint import Loaded, read_payload, require_translation
 from transformer.checkpoint.locate import checkpoint_file, is_exported
 from transformer.commands.scored_text import (
     own_text,
@@ -33,7 +33,7 @@ from transformer.evaluation.comparison.compare import (
     check_metrics,
     compare_systems,
 )
-from transformer.interchange.translators import Loaded, fetched, load_translator
+from transformer.interchange.translators import fetched, load_translator
 from transformer.reports.comparison import save_comparison
 from transformer.settings.compare import CompareConfig
 from transformer.settings.metrics import MetricsConfig

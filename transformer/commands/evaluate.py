@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from transformer.checkpoint.checkpoint import portable_part, read_payload
+from transformer.checkpoint.checkpoint import Loaded, portable_part, read_payload
 from transformer.checkpoint.locate import checkpoint_file, find_checkpoint, is_ctranslate2
 from transformer.checkpoint.trust import require_trust
 from transformer.commands.scored_text import (
@@ -31,7 +31,7 @@ from transformer.decoding.translation.result import length_counts
 from transformer.decoding.translation.translator import Translator, torch_engine
 from transformer.evaluation.alignment_error import count_links
 from transformer.evaluation.metrics import Score, build_metric, score, term_accuracy
-from transformer.interchange.translators import Loaded, load_translator, local_run, needs_run
+from transformer.interchange.translators import load_translator, local_run, needs_run
 from transformer.quality.failures.flags import Detector
 from transformer.quality.failures.monitor import Failures, as_outputs, find_failures
 from transformer.quality.stress import StressReport, StressTest

@@ -6,11 +6,11 @@ from transformer.checkpoint.checkpoint import portable_part, read_payload, requi
 from transformer.checkpoint.locate import find_checkpoint, run_folder
 from transformer.checkpoint.trust import named_classes, require_trust
 from transformer.common.errors import InputError
+from transformer.common.files import require_writable, write_text_whole
 from transformer.common.own_code import import_code
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.interchange.readme import Published, model_card
 from transformer.interchange.translators import fetched
-from transformer.reports.scores import require_writable, write_whole
 from transformer.runs.report_values import require_config, run_report, write_report
 from transformer.settings.report import ReportConfig
 
@@ -38,7 +38,7 @@ def report(config: ReportConfig) -> Path:
     tokenizer, values = Tokenizer.from_state(portable.tokenizer), run_report(folders)
     about = Published(config.license, config.repo)
     card = output / "model_card.md"
-    write_whole(card, model_card(tokenizer, portable.config, values, config.library, about))
+    write_text_whole(card, model_card(tokenizer, portable.config, values, config.library, about))
     return card
 
 

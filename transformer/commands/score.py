@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
 
+from transformer.checkpoint.checkpoint import Loaded
 from transformer.common.errors import errors_name
 from transformer.data.text.parallel import Corpus
 from transformer.decoding.forced_decoding import TargetScore, score_pairs
-from transformer.interchange.translators import Loaded, load_translator
+from transformer.interchange.translators import load_translator
 from transformer.settings.run import RunConfig
 from transformer.settings.score import ScoreConfig
 from transformer.settings.translator import TranslatorConfig

@@ -9,12 +9,12 @@ from transformer.checkpoint.locate import find_checkpoint, is_exported
 from transformer.checkpoint.trust import named_classes
 from transformer.commands.scoring import require_trusted
 from transformer.common.errors import InputError, MissingFile
+from transformer.common.files import require_writable
 from transformer.common.own_code import import_code
 from transformer.data.corpora.evaluation_text import read_texts, run_split
 from transformer.data.corpora.mixture import AnySplit
 from transformer.data.corpora.split import Split
 from transformer.data.text.parallel import Corpus, Referenced, file_format
-from transformer.reports.scores import require_writable
 from transformer.settings.data import DataConfig
 from transformer.settings.run import RunConfig
 from transformer.settings.scoring import ScoredTextKeys

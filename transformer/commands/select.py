@@ -20,7 +20,7 @@ from transformer.settings.select import SelectConfig
 from transformer.settings.translator import TranslatorConfig
 
 if TYPE_CHECKING:
-    from transformer.interchange.translators import Loaded
+    from transformer.checkpoint.checkpoint import Loaded
 
 
 def select(config: SelectConfig, *, loaded: "Loaded" = lambda checkpoints: None) -> int:

@@ -11,6 +11,7 @@ from transformer.checkpoint.checkpoint import portable_part, read_payload, requi
 from transformer.checkpoint.locate import find_checkpoint, run_folder
 from transformer.checkpoint.trust import require_trust
 from transformer.common.errors import InputError
+from transformer.common.files import require_writable
 from transformer.data.corpora.evaluation_text import run_split
 from transformer.data.corpora.mixture import AnySplit
 from transformer.data.corpora.split import Split
@@ -20,7 +21,6 @@ from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.search.shortlist import FILE, Shortlist, check_tags
 from transformer.interchange.translators import fetched
-from transformer.reports.scores import require_writable
 from transformer.settings.run import RunConfig
 from transformer.settings.shortlist import ShortlistConfig
 

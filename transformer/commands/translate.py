@@ -11,6 +11,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from transformer.checkpoint.checkpoint import Loaded
 from transformer.checkpoint.locate import ENGINE_WEIGHTS, is_ctranslate2
 from transformer.commands.lines import format_line, given_lines, required_files
 from transformer.commands.part_files import LineAssignment, PartFiles, open_part
@@ -28,7 +29,7 @@ from transformer.decoding.translation.document_translator import DocumentTransla
 from transformer.decoding.translation.fingerprint import compute_fingerprint
 from transformer.decoding.translation.result import Translation
 from transformer.decoding.translation.translator import Translator
-from transformer.interchange.translators import Loaded, load_translator, local_run, needs_run
+from transformer.interchange.translators import load_translator, local_run, needs_run
 from transformer.quality.unknown_symbols import checked_symbols
 from transformer.settings.translate import TranslateConfig
 from transformer.settings.translator import Form

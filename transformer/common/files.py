@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import shutil
+import tempfile
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -30,6 +31,20 @@ def check_output_path(output: Path, inputs: Iterable[Path]) -> None:
     """Check that no file is written that is read, by that name or another."""
     if output.resolve() in {path.resolve() for path in inputs}:
         raise InputError(f"output={output} is an input too; it would be lost: give another one")
+
+
+def require_writable(folder: Path) -> None:
+    """Make a folder, and try to write into it; an OSError if that fails."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder):
+        pass
+
+
+def require_new(output: Path) -> None:
+    """Raise InputError if a file or folder exists; make sure that it can be written."""
+    if output.exists():
+        raise InputError(f"{output} exists; remove it, or choose another with output=")
+    require_writable(output.parent)
 
 
 def open_unlinked(path: Path, mode: str, **settings: Any) -> IO[Any]:
@@ -84,6 +99,12 @@ def written_whole(path: Path) -> Iterator[Path]:
             shutil.rmtree(part)
         else:
             part.unlink(missing_ok=True)
+
+
+def write_text_whole(path: Path, text: str) -> None:
+    """Write a text file whole or not at all."""
+    with written_whole(path) as part:
+        part.write_text(text, encoding="utf-8", newline="\n")
 
 
 def remove_parts(folder: Path, *patterns: str) -> None:

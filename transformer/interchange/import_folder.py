@@ -23,19 +23,20 @@ from transformer.interchange.architectures.npz import DECODER, read_npz
 from transformer.interchange.architectures.subwords import ImportedTokenizer
 from transformer.interchange.architectures.weight_names import import_weights, is_untied
 from transformer.interchange.files import read_mapping
+from transformer.settings.decoding import SearchConfig
 from transformer.settings.model import ModelConfig
 from transformer.settings.run import RunConfig
 from transformer.settings.tokenizer import EOS, PAD
 
 
 class Imported(NamedTuple):
-    """The content of a folder; ``model`` and ``decoding`` hold keys of these groups."""
+    """The content of a folder."""
 
-    model: dict[str, Any]
+    model: ModelConfig
     tokenizer: Tokenizer
     weights: dict[str, Tensor]
     languages: tuple[str | None, ...]
-    decoding: dict[str, Any]
+    decoding: SearchConfig
 
 
 def read_folder(folder: Path) -> Imported:
@@ -59,22 +60,24 @@ def read_folder(folder: Path) -> Imported:
     settings = model_settings(config, architecture, untied=is_untied(weights, architecture))
     if settings["tie_embeddings"] not in architecture.has["tie_embeddings"]:
         raise InputError(f"{folder}: lm_head.weight is not that of the embeddings, as it must be")
-    sizes = _sizes(vocabulary.tokenizer)
-    model = typed(ModelConfig, settings | sizes, "model")
+    tokenizer = vocabulary.tokenizer
+    sizes = tokenizer.source_vocab_size, tokenizer.target_vocab_size
+    model = typed(ModelConfig, settings | {"pad": PAD}, "model").sized(*sizes)
     ours = import_weights(weights, architecture, model, vocabulary.source, vocabulary.target)
     if not all(map(all_finite, ours.values())):
         raise InputError(f"{folder}: its weights hold NaN or infinity; use another model")
-    settings["output_bias"] = "projection.bias" in ours and (architecture.output_bias or "fixed")
-    decoding = {
-        "beam_size": config.num_beams,
-        "length_penalty": config.length_penalty,
+    has_bias = "projection.bias" in ours
+    model = replace(model, output_bias=has_bias and (architecture.output_bias or "fixed"))
+    decoding = SearchConfig(
+        beam_size=config.num_beams,
+        length_penalty=config.length_penalty,
         # There a score is the mean of the log-probabilities of the tokens.
-        "length_penalty_form": "average",
-        "no_repeat_ngram": config.no_repeat_ngram_size,
+        length_penalty_form="average",
+        no_repeat_ngram=config.no_repeat_ngram_size,
         # There the start counts.
-        "min_length": max(0, config.min_length - 1),
-    }
-    return Imported(settings, vocabulary.tokenizer, ours, languages, decoding)
+        min_length=max(0, config.min_length - 1),
+    )
+    return Imported(model, tokenizer, ours, languages, decoding)
 
 
 def _check_symbols(values: Mapping[str, Any], vocabulary: ImportedTokenizer, start: int) -> None:
@@ -129,16 +132,9 @@ def _read_file(file: Path) -> dict[str, Tensor]:
 
 def imported_payload(found: Imported, config: RunConfig) -> dict[str, Any]:
     """The content of a checkpoint, with the config of a training run."""
-    tokenizer = found.tokenizer
-    model = config.model.sized(tokenizer.source_vocab_size, tokenizer.target_vocab_size)
-    config = replace(config, model=model)
     # The text of its training is unknown; it has learned all of its positions.
-    return _payload(Portable(config, tokenizer.to_state(), model.max_length - 1), found.weights)
-
-
-def _sizes(tokenizer: Tokenizer) -> dict[str, int]:
-    sizes = tokenizer.source_vocab_size, tokenizer.target_vocab_size
-    return {"source_vocab_size": sizes[0], "target_vocab_size": sizes[1], "pad": PAD}
+    longest_source = found.model.max_length - 1
+    return _payload(Portable(config, found.tokenizer.to_state(), longest_source), found.weights)
 
 
 def is_own(folder: Path) -> bool:

@@ -7,14 +7,11 @@ from transformer.checkpoint.checkpoint import portable_part, write_payload
 from transformer.checkpoint.config_file import write_config
 from transformer.common.cache import locked
 from transformer.common.errors import InputError, errors_name, require_package
-from transformer.common.files import HUB, given_path, written_whole
+from transformer.common.files import HUB, given_path, require_new, written_whole
 from transformer.common.hub import download, repository
-from transformer.common.schema import typed
 from transformer.interchange import import_folder
 from transformer.settings.data import DataConfig
-from transformer.settings.decoding import SearchConfig
 from transformer.settings.import_model import ImportConfig
-from transformer.settings.model import ModelConfig
 from transformer.settings.run import RunConfig
 
 log = logging.getLogger(__name__)
@@ -31,8 +28,6 @@ def import_model(config: ImportConfig) -> Path:
         if not is_remote:
             raise InputError("output= names no folder for the run; give one")
         return _cached(config)
-    from transformer.reports.scores import require_new  # it takes long to import
-
     output = given_path(config.output)
     require_new(output)
     folder = download(config.checkpoint) if is_remote else given_path(config.checkpoint)
@@ -94,8 +89,4 @@ def _run(config: ImportConfig, found: import_folder.Imported) -> RunConfig:
         validation=config.validation,
         test=config.test,
     )
-    return RunConfig(
-        data=data,
-        model=typed(ModelConfig, found.model, "model"),
-        decoding=SearchConfig(**found.decoding),
-    )
+    return RunConfig(data=data, model=found.model, decoding=found.decoding)

@@ -2,14 +2,14 @@
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from transformer.checkpoint import locate
-from transformer.checkpoint.checkpoint import Checkpoint
+from transformer.checkpoint.checkpoint import Checkpoint, Loaded
 from transformer.checkpoint.exported import load_model
 from transformer.common.errors import InputError, MissingFile, require_package
 from transformer.common.files import HUB, given_path
@@ -31,8 +31,6 @@ from transformer.settings.run import RunConfig
 from transformer.settings.translator import TranslatorConfig
 
 log = logging.getLogger(__name__)
-
-Loaded = Callable[[Sequence[Checkpoint]], object]
 
 
 def load_translator(

@@ -182,23 +182,25 @@ def build_attention_context(
         from transformer.model.attention.sparse_patterns import build_pattern
 
         allowed = build_pattern(config, pattern)
-    group = config.num_heads // (config.num_kv_heads or config.num_heads)
-    preparations: dict[str, Preparation] = {
-        "eager": prepare_dense,
-        "sdpa": prepare_sdpa,
-        "flex": prepare_flex,
-        "auto": partial(
-            prepare_auto, dropout=config.attention_dropout, group=group, width=config.d_k
-        ),
-    }
-    prepare = preparations[config.attention]
+    prepare = build_kernel(config)[1]
     return StackContext(causal=causal, pattern=allowed, bias=bias, rotary=rotary, prepare=prepare)
+
+
+def build_kernel(config: ModelConfig) -> tuple[Kernel, Preparation]:
+    """What computes attention, and what fills the tensors that it reads once a stack."""
+    group = config.num_heads // (config.num_kv_heads or config.num_heads)
+    prepare = partial(prepare_auto, dropout=config.attention_dropout, group=group, width=config.d_k)
+    kernels: dict[str, tuple[Kernel, Preparation]] = {
+        "eager": (eager, prepare_dense),
+        "sdpa": (Sdpa(config.sdpa_backend), prepare_sdpa),
+        "flex": (flex, prepare_flex),
+        "auto": (auto, prepare),
+    }
+    return kernels[config.attention]
 
 
 def build_attention(config: ModelConfig) -> MultiHeadAttention:
     """Self-attention or cross-attention."""
-    kernels: dict[str, Kernel] = {"eager": eager, "flex": flex, "auto": auto}
-    kernels["sdpa"] = Sdpa(config.sdpa_backend)
     return MultiHeadAttention(
         config.d_model,
         config.num_heads,
@@ -208,7 +210,7 @@ def build_attention(config: ModelConfig) -> MultiHeadAttention:
         scale_scores=config.scale_scores,
         biases=config.biases,
         dropout=config.attention_dropout,
-        kernel=kernels[config.attention],
+        kernel=build_kernel(config)[0],
     )
 
 

@@ -8,10 +8,11 @@ from pathlib import Path
 from sacrebleu.metrics.bleu import MAX_NGRAM_ORDER
 
 from transformer.common.escaping import escaped_json
+from transformer.common.files import write_text_whole
 from transformer.evaluation.comparison.compare import Comparison, System
 from transformer.evaluation.comparison.sentence_deltas import MovedSentence
 from transformer.evaluation.comparison.significance import SURE, TestedMetric, TestedScore
-from transformer.reports.scores import build_table, shown, table_console, write_whole
+from transformer.reports.scores import build_table, shown, table_console
 from transformer.settings.metrics import METRICS
 
 
@@ -41,7 +42,7 @@ def print_comparison(comparison: Comparison) -> None:
 
 def save_comparison(folder: Path, comparison: Comparison) -> None:
     """Write ``comparison.json``, whole."""
-    write_whole(folder / "comparison.json", format_comparison(comparison) + "\n")
+    write_text_whole(folder / "comparison.json", format_comparison(comparison) + "\n")
 
 
 def format_comparison(comparison: Comparison) -> str:

@@ -2,7 +2,6 @@
 
 import json
 import sys
-import tempfile
 from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.text import Text
 
-from transformer.common.errors import InputError
 from transformer.common.escaping import escaped
-from transformer.common.files import read_json, written_whole
+from transformer.common.files import read_json, write_text_whole
 from transformer.evaluation.metrics import Score
 
 if TYPE_CHECKING:
@@ -99,11 +97,11 @@ def save_report(
 ) -> None:
     """Write ``SPLIT.json``, hypotheses to ``SPLIT.hyp``, and failures, each whole."""
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / f"{split}.json", format_json(scores) + "\n")
+    write_text_whole(folder / f"{split}.json", format_json(scores) + "\n")
     if hypotheses is not None:
-        write_whole(folder / f"{split}.hyp", "".join(line + "\n" for line in hypotheses))
+        write_text_whole(folder / f"{split}.hyp", "".join(line + "\n" for line in hypotheses))
     if failures is not None:
-        write_whole(folder / failures_file(split), json.dumps(failures.to_json()) + "\n")
+        write_text_whole(folder / failures_file(split), json.dumps(failures.to_json()) + "\n")
 
 
 def read_scores(folder: Path) -> dict[str, list[dict[str, Any]]]:
@@ -116,23 +114,3 @@ def read_scores(folder: Path) -> dict[str, list[dict[str, Any]]]:
         if plain and scores and all(keys <= one.keys() for one in scores):
             found[file.stem] = scores
     return found
-
-
-def require_writable(folder: Path) -> None:
-    """Make a folder, and try to write into it; an OSError if that fails."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryFile(dir=folder):
-        pass
-
-
-def require_new(output: Path) -> None:
-    """Raise InputError if a file or folder exists; make sure that it can be written."""
-    if output.exists():
-        raise InputError(f"{output} exists; remove it, or choose another with output=")
-    require_writable(output.parent)
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    with written_whole(path) as part:
-        part.write_text(text, encoding="utf-8", newline="\n")

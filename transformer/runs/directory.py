@@ -18,9 +18,12 @@ LOG = "train.log"
 _LIBRARIES = ("py.warnings", "pytorch_lightning", "lightning_fabric")
 
 _START_LOGGERS = (
-    *("transformer.data.datamodules", "transformer.data.text.training_filters"),
-    *("transformer.quality", "transformer.data.corpora.holdout"),
-    *("transformer.runs.config_warnings", *_LIBRARIES),
+    "transformer.data.corpora.holdout",
+    "transformer.data.datamodules",
+    "transformer.data.text.training_filters",
+    "transformer.quality",
+    "transformer.runs.config_warnings",
+    *_LIBRARIES,
 )
 """Loggers of messages about text and settings, and of warnings of libraries."""
 

@@ -21,6 +21,7 @@ from transformer.common.errors import InputError, errors_name
 from transformer.data.corpora.mixture import config_tags
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.interchange.translators import fetched
 from transformer.runs.resume import different_fields, other_weights, weight_keys
 from transformer.settings.model import LEARNING_KEYS, ModelConfig
 from transformer.settings.run import RunConfig, changed_config
@@ -106,9 +107,11 @@ def grown(payload: dict[str, Any], tags: Tags, words: Sequence[str]) -> dict[str
 def finetuned_config(config: RunConfig, path: Path | str, *, trusted: bool = False) -> RunConfig:
     """The config of a run that begins with a checkpoint, and has its model and its vocabulary.
 
-    Raises InputError if the checkpoint names code, and is not trusted.
+    ``path`` may be a model of the Hub, ``hf://USER/MODEL``. Raises InputError if it cannot be read,
+    or names code and is not trusted.
     """
-    shared = settings_of_initial(Path(path), config.task, (), trusted=trusted)
+    path = fetched(path)
+    shared = settings_of_initial(path, config.task, (), trusted=trusted)
     if config.data.features is not None:
         shared.pop("data.features", None)
     return changed_config(config, {**shared, "finetune_from": path})
@@ -119,13 +122,11 @@ def settings_of_initial(
 ) -> dict[str, Any]:
     """The dotted keys, with their values, that a run must share with the checkpoint it begins with.
 
-    Empty if it has another kind of task, or cannot be read: `initial_payload` says why. Raises
-    InputError if it names code in a key that is not ``given``, and is not trusted.
+    Empty if it has another kind of task. Raises InputError if it cannot be read, or names code in a
+    key that is not ``given`` and is not trusted.
     """
-    try:
+    with errors_name("finetune_from"):
         payload = read_merged(find_checkpoint(path))
-    except InputError:
-        return {}
     if not _same_kind(payload, task):
         return {}
     portable = portable_part(payload)

@@ -22,8 +22,10 @@ class RunReport(Callback):
 
     def __init__(self, config: RunConfig, folder: Path) -> None:
         self.config, self.folder = config, folder
-        self.changed, self.reason = False, ""
-        """Whether there is something new to report; why training has ended, if it has begun."""
+        self.changed = False
+        """Whether there is something new to report."""
+        self.reason = ""
+        """Why training has ended, if it has begun."""
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Record the start; after a divergence training starts again, which is not recorded."""

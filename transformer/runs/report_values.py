@@ -11,12 +11,12 @@ from typing import Any
 from transformer.checkpoint.config_file import read_config
 from transformer.common.errors import InputError
 from transformer.common.escaping import escaped, escaped_json
-from transformer.common.files import read_json
+from transformer.common.files import read_json, write_text_whole
 from transformer.reports.comparison import letters
 from transformer.reports.page import REPORT
 from transformer.reports.page.page import report_page
 from transformer.reports.page.summary import summary
-from transformer.reports.scores import failures_file, read_scores, write_whole
+from transformer.reports.scores import failures_file, read_scores
 from transformer.runs.run_json import read_record
 from transformer.runs.tested_texts import tested_text
 from transformer.settings.run import RunConfig, plain_values
@@ -32,8 +32,8 @@ Values = dict[str, Any]
 def write_report(folder: Path, values: Values) -> Path:
     """Write ``report.html`` and ``report.json``, for several runs ``comparison``; the page."""
     name = REPORT if len(values["runs"]) == 1 else "comparison"
-    write_whole(folder / f"{name}.json", escaped_json(values) + "\n")
-    write_whole(page := folder / f"{name}.html", report_page(values))
+    write_text_whole(folder / f"{name}.json", escaped_json(values) + "\n")
+    write_text_whole(page := folder / f"{name}.html", report_page(values))
     return page
 
 

@@ -14,7 +14,13 @@ from transformer.common.errors import InputError, did_you_mean, raise_objections
 from transformer.data.corpora.mixture import corpus_configs
 from transformer.settings.data import DataConfig
 from transformer.settings.model import ModelConfig
-from transformer.settings.run import RunConfig, changed_config, dotted_values, plain_values
+from transformer.settings.run import (
+    OF_THE_TEXT,
+    RunConfig,
+    changed_config,
+    dotted_values,
+    plain_values,
+)
 from transformer.training.checkpointing.run_directory import has_checkpoint, is_finished, is_locked
 
 if TYPE_CHECKING:
@@ -26,11 +32,23 @@ logger = logging.getLogger(__name__)
 
 _WITHOUT_WEIGHTS = frozenset(
     {
-        *("source_vocab_size", "target_vocab_size", "pad"),
-        *("dropout", "attention_dropout", "activation_dropout", "layer_drop"),
-        *("source_token_dropout", "target_token_dropout"),
-        *("attention", "sdpa_backend", "pattern", "decoder_pattern", "window", "global_tokens"),
-        *("random_blocks", "random_block_size", "pattern_seed", "max_length"),
+        *OF_THE_TEXT,
+        "activation_dropout",
+        "attention",
+        "attention_dropout",
+        "decoder_pattern",
+        "dropout",
+        "global_tokens",
+        "layer_drop",
+        "max_length",
+        "pattern",
+        "pattern_seed",
+        "random_block_size",
+        "random_blocks",
+        "sdpa_backend",
+        "source_token_dropout",
+        "target_token_dropout",
+        "window",
     }
 )
 """Settings of a model that do not change its weights; the tokenizer has the sizes."""

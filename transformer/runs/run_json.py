@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from transformer.common.files import PACKAGE, read_json
+from transformer.common.files import PACKAGE, read_json, write_text_whole
 from transformer.common.processes import command_line
-from transformer.reports.scores import write_whole
 
 if TYPE_CHECKING:  # reports read the file without Lightning, whose import takes seconds
     from pytorch_lightning import Trainer
@@ -101,4 +100,4 @@ def _now() -> str:
 
 
 def _write(folder: Path, values: dict[str, Any]) -> None:
-    write_whole(folder / RECORD, json.dumps(values, ensure_ascii=False) + "\n")
+    write_text_whole(folder / RECORD, json.dumps(values, ensure_ascii=False) + "\n")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from pytorch_lightning import Callback, Trainer, seed_everything
 
-from transformer.checkpoint.checkpoint import TEXT_TO_TEXT, load_weights, portable_part
+from transformer.checkpoint.checkpoint import TEXT_TO_TEXT, find_last, load_weights, portable_part
 from transformer.checkpoint.config_file import saved_config, write_config
 from transformer.checkpoint.locate import is_of_run, run_folder
 from transformer.checkpoint.trust import needs_trust
@@ -33,7 +33,11 @@ from transformer.training.callbacks.memory_preflight import MemoryPreflight
 from transformer.training.callbacks.progress import shown_update
 from transformer.training.callbacks.sweep_objective import Objective
 from transformer.training.checkpointing.checkpoint_io import consolidate
-from transformer.training.checkpointing.run_directory import is_finished, mark_finished
+from transformer.training.checkpointing.run_directory import (
+    has_checkpoint,
+    is_finished,
+    mark_finished,
+)
 from transformer.training.checkpointing.training_state import (
     Resumable,
     find_resumable,
@@ -93,9 +97,11 @@ def train(
                 "callbacks.own, or start this program with torchrun"
             )
         metric = None if objective is None else objective.metric
-        return train_in_processes(
+        values = train_in_processes(
             count, config, folder, metric, exact=not fit_vocabulary, resume=resume
         )
+        _recall(objective, folder)
+        return values
     with ExitStack() as stack:
         stack.enter_context(process_state_kept())
         if is_rank_0:
@@ -116,6 +122,12 @@ def train(
                 config = replace(config, tokenizer=tokenizer)
                 if is_rank_0:
                     write_config(config, folder)
+
+
+def _recall(objective: Objective | None, folder: Path) -> None:
+    """Give an objective the best value of the processes that have trained in a folder."""
+    if objective is not None and has_checkpoint(folder):
+        objective.recall(find_last(folder)[1])
 
 
 def _check_resumes_in(checkpoint: Path, folder: Path) -> None:

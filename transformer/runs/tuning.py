@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from transformer.checkpoint import checkpoint
+from transformer.checkpoint.checkpoint import Loaded
 from transformer.checkpoint.locate import find_checkpoint
 from transformer.common.errors import InputError
 from transformer.data.corpora.evaluation_text import validation_pairs
@@ -22,7 +23,6 @@ from transformer.evaluation.comparison.significance import (
     paired_tests,
 )
 from transformer.evaluation.metrics import DECIMALS, Score, build_metric, score
-from transformer.interchange.translators import Loaded
 from transformer.model.build import build_transformer
 from transformer.settings.decoding import NEUTRAL, SearchConfig
 from transformer.settings.metrics import MetricsConfig
@@ -118,20 +118,17 @@ def try_all(
     loaded([validation.checkpoint])
     searches = grid(validation.search, config.beam_sizes, config.length_penalties)
     challenges: list[Challenge] = []
+    tried: dict[tuple[str, SearchConfig, int], Trial] = {}
 
-    def attempt(weights: str, search: SearchConfig, sentences: int | None) -> Trial:
-        trial = validation.trial(weights, search, sentences)
-        show(trial)
-        return trial
+    def attempt(weights: str, search: SearchConfig, sentences: int) -> Trial:
+        key = weights, search, sentences
+        if key not in tried:
+            tried[key] = validation.trial(weights, search, sentences)
+            show(tried[key])
+        return tried[key]
 
     def on_all(trial: Trial) -> Trial:
-        """The same on the whole text; no other attempt where it was tried on that."""
-        known = [one for pair in challenges for one in (pair.own, pair.other)]
-        for one in (trial, *known):
-            same = (one.weights, one.search) == (trial.weights, trial.search)
-            if same and one.sentences == validation.size:
-                return one
-        return attempt(trial.weights, trial.search, None)
+        return attempt(trial.weights, trial.search, validation.size)
 
     def better(trials: Sequence[Trial]) -> Trial:
         own, winner = trials[0], best_trial(trials)
@@ -141,11 +138,12 @@ def try_all(
         show(challenges[-1])
         return winner if challenges[-1].wins else own
 
-    few = config.sentences
+    few = min(config.sentences or validation.size, validation.size)
     trials = [attempt(weights, validation.search, few) for weights in offers]
     chosen = better(trials)
     searched = [attempt(chosen.weights, one, few) for one in searches if one != validation.search]
-    return Tuning([*trials, *searched], challenges, better([chosen, *searched]))
+    best = better([chosen, *searched])
+    return Tuning([*trials, *searched], challenges, best)
 
 
 @dataclass(frozen=True)
@@ -243,13 +241,16 @@ class _Validation:
     def size(self) -> int:
         return len(self.pairs)
 
-    def trial(self, weights: str, search: SearchConfig, sentences: int | None) -> Trial:
-        """Score and time one combination on the first sentences; None: on all."""
+    def trial(self, weights: str, search: SearchConfig, sentences: int) -> Trial:
+        """Score and time one combination on the first sentences."""
         trained = self.trained
         checkpoint.load_weights(self.model, self.offers[weights], self.name)
         translator = in_documents(
             Translator(
-                *(self.model, trained.tokenizer, search, self.batch_tokens),
+                self.model,
+                trained.tokenizer,
+                search,
+                self.batch_tokens,
                 aligner=trained.aligner,
                 coverage_head=trained.aligner.head,
                 limits=trained.limits,

@@ -24,7 +24,7 @@ from transformer.settings.schedule import ScheduleConfig
 from transformer.settings.tokenizer import TokenizerConfig
 from transformer.settings.trainer import TrainerConfig
 
-_OF_THE_TEXT = ("source_vocab_size", "target_vocab_size", "pad")
+OF_THE_TEXT = ("source_vocab_size", "target_vocab_size", "pad")
 """Fields of the model that are no keys of conf/model: the tokenizer decides them."""
 
 
@@ -78,7 +78,7 @@ def run_config(values: Any) -> RunConfig:
 def plain_values(config: RunConfig) -> dict[str, Any]:
     """The values that ``run_config`` reads, as ``config.yaml`` has them: without sizes of text."""
     values = asdict(config)
-    for name in _OF_THE_TEXT:
+    for name in OF_THE_TEXT:
         del values["model"][name]
     return _plain(values)
 

@@ -60,6 +60,15 @@ def _relative(buckets: int) -> Callable[[dict[str, Any]], None]:
     return change
 
 
+def _program(payload: dict[str, Any]) -> None:
+    payload[PORTABLE]["config"]["decoding"] |= {
+        "algorithm": "mbr",
+        "beam_size": 1,
+        "candidates": 4,
+        "utility": "os:system",
+    }
+
+
 WIDE = torch.zeros(100)
 CONFIG, MODEL = (PORTABLE, "config"), (PORTABLE, "config", "model")
 WEIGHT = "model.projection.weight"
@@ -79,7 +88,8 @@ NAN = torch.full((24, 16), float("nan"))
         (_set("y", value=[WIDE[:99], WIDE[1:]]), "tensors overlap"),
         (_set(*MODEL, "unknown", value=1), "model.unknown is not a setting"),
         (_drop(*MODEL, "ffn_dim"), "larger model than its weights"),
-        (_drop(*MODEL, "source_vocab_size"), "needs one vocabulary for both sides"),
+        (_drop(*MODEL, "source_vocab_size"), "its model has no source_vocab_size"),
+        (_set(*MODEL, "target_vocab_size", value=0), "its model has no target_vocab_size"),
         (_set(PORTABLE, "format", value=torch.zeros(2)), "has format .Tensor., this version reads"),
         (_set(*CONFIG, "trainer", value=3), "trainer=3 must be a mapping"),
         (_drop(*CONFIG, "data"), "its config has no data"),
@@ -87,7 +97,7 @@ NAN = torch.full((24, 16), float("nan"))
         (_set(*CONFIG, "task", value=[]), r"task=\[\] must be a text"),
         (_set(*CONFIG, "data", "${x}", value=1), r"data\.\$\{x\} is not a setting of data"),
         (_set(*CONFIG, "data", "x", value=float("nan")), r"data\.x in its config is no plain"),
-        (_set(*CONFIG, "decoding", "utility", value="os:system"), "utility=os:system"),
+        (_program, "utility=os:system is a program, which no checkpoint names"),
         (_set("state_dict", WEIGHT, value=NAN), "hold NaN or infinity"),
         (_set("optimizer_states", value=({"state": {0: {"exp_avg": NAN}}},)), "hold NaN"),
         (_set("state_dict", WEIGHT, value=3), "a weight is no tensor"),

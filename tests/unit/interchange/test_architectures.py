@@ -14,7 +14,6 @@ from tests.helpers.suite.lazy import hf
 from transformer.__main__ import main
 from transformer.checkpoint.checkpoint import build_empty
 from transformer.common.errors import InputError
-from transformer.common.schema import typed
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.translation.translator import Translator
 from transformer.interchange.architectures.architecture import nearest_architecture, read_config
@@ -22,7 +21,6 @@ from transformer.interchange.architectures.huggingface import write_huggingface
 from transformer.interchange.import_folder import Imported, read_folder, read_weights
 from transformer.model.build import build_transformer
 from transformer.settings.decoding import SearchConfig
-from transformer.settings.model import ModelConfig
 
 T5: dict[str, Any] = {
     **{"model_type": "t5", "d_model": 32, "d_kv": 6, "d_ff": 48, "num_layers": 2, "num_heads": 4}
@@ -114,9 +112,8 @@ def test_a_model_that_was_saved_without_its_output_is_imported(tmp_path: Path) -
 
 def written_back(found: Imported, tokenizer: Tokenizer, folder: Path) -> Translator:
     """The translator of an imported shape with other weights, exported to a folder."""
-    sizes = {"source_vocab_size": tokenizer.source_vocab_size}
-    sizes["target_vocab_size"] = tokenizer.target_vocab_size
-    model = build_transformer(typed(ModelConfig, found.model | sizes, "model"))
+    sizes = tokenizer.source_vocab_size, tokenizer.target_vocab_size
+    model = build_transformer(found.model.sized(*sizes))
     translator = Translator(model, tokenizer, SearchConfig(min_length=4), batch_tokens=100)
     folder.mkdir()
     run = run_of(model.config, data={"source": "en_XX", "target": "de_DE"})
@@ -154,7 +151,7 @@ def test_an_export_has_the_minimum_length_of_the_search(tmp_path: Path) -> None:
     assert values["min_length"] == 5
     again = json.loads((tmp_path / "bart" / "config.json").read_text()) | {"min_length": 5}
     (tmp_path / "bart" / "config.json").write_text(json.dumps(again))
-    assert read_folder(tmp_path / "bart").decoding["min_length"] == 4
+    assert read_folder(tmp_path / "bart").decoding.min_length == 4
 
 
 def test_a_damaged_folder_is_refused_in_one_line(

@@ -178,8 +178,15 @@ def test_a_damaged_folder_is_refused(file: str, content: bytes | None, tmp_path:
         ("format", 99, "has format '99', this version reads format"),
         (
             "config",
-            {"decoding": {"utility": "subprocess:call"}},
-            r"decoding\.utility=subprocess:call",
+            {
+                "decoding": {
+                    "algorithm": "mbr",
+                    "beam_size": 1,
+                    "candidates": 4,
+                    "utility": "subprocess:call",
+                }
+            },
+            r"decoding\.utility=subprocess:call is a program, which no checkpoint names",
         ),
     ],
 )

@@ -37,7 +37,7 @@ def test_two_vocabularies_of_one_size_cannot_share_an_embedding(tmp_path: Path) 
     apart = composed(["model.tie_embeddings=decoder"], tmp_path)
     assert model_config(apart, tokenizer).tie_embeddings == "decoder"
     # Nor does a run go on with another task.
-    payload = {PORTABLE: Portable(RunConfig(task="tagging"), {}).to_plain()}
+    payload = _payload(RunConfig(task="tagging"))
     with pytest.raises(
         InputError, match="trained for task=tagging; it cannot continue with task=tr"
     ):
@@ -109,8 +109,13 @@ def test_what_is_left_out_is_judged_where_a_run_begins(
     assert allowed == [0.5, 1.0]
 
 
+def _payload(config: RunConfig) -> dict[str, Any]:
+    trained = replace(config, model=config.model.sized(9, 9))
+    return {PORTABLE: Portable(trained, {}).to_plain()}
+
+
 def _resumable(config: RunConfig) -> Resumable:
-    return Resumable(Path("run"), {"global_step": 1, PORTABLE: Portable(config, {}).to_plain()})
+    return Resumable(Path("run"), {"global_step": 1, **_payload(config)})
 
 
 def test_a_program_resumes_with_what_the_run_began_with(tmp_path: Path) -> None:

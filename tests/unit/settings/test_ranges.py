@@ -36,21 +36,66 @@ def _outside(kind: type, allowed: Range) -> Iterator[float]:
             yield kind(value)
 
 
-CASES = [
-    pytest.param(kind, field.name, value, id=f"{kind.__name__}.{field.name}={value}")
+FIELDS = [
+    (kind, field.name, get_type_hints(kind, include_extras=True)[field.name])
     for module in pkgutil.iter_modules(settings.__path__, f"{settings.__name__}.")
     for kind in vars(import_module(module.name)).values()
     if is_dataclass(kind) and kind.__module__ == module.name
     for field in fields(kind)
-    for number, allowed in _ranges(get_type_hints(kind, include_extras=True)[field.name])
+]
+CASES = [
+    pytest.param(kind, name, value, id=f"{kind.__name__}.{name}={value}")
+    for kind, name, hint in FIELDS
+    for number, allowed in _ranges(hint)
     for value in _outside(number, allowed)
 ]
+UNBOUNDED = {
+    "AttentionConfig.alignment_threshold",
+    "AverageConfig.last",
+    "CallbacksConfig.keep_last",
+    "CallbacksConfig.samples",
+    "CompareConfig.frequencies",
+    "CompareConfig.lengths",
+    "ComparisonKeys.frequencies",
+    "ComparisonKeys.lengths",
+    "DataConfig.seed",
+    "EvaluateConfig.alignment_threshold",
+    "ExportConfig.max_bleu_loss",
+    "HeadsConfig.prune",
+    "LossConfig.alignment_head",
+    "LossConfig.alignment_layer",
+    "ModelConfig.pattern_seed",
+    "OptimizerConfig.betas",
+    "PushConfig.max_bleu_loss",
+    "RunConfig.seed",
+    "ScheduleConfig.total",
+    "TrainerConfig.devices",
+    "TrainerConfig.limit_val_batches",
+    "TrainerConfig.max_time",
+    "TranslateConfig.alignment_threshold",
+    "TranslatorConfig.alignment_threshold",
+    "TuneConfig.beam_sizes",
+    "TuneConfig.length_penalties",
+}
+"""Numbers without a range: any is right, or the limits are checked with other settings."""
 
 
 @pytest.mark.parametrize(("kind", "key", "value"), CASES)
 def test_a_number_outside_of_its_range_is_refused(kind: type, key: str, value: float) -> None:
     with pytest.raises(InputError, match=rf"\b{key}=.* must be "):
         typed(kind, _required(kind) | {key: value}, "x")
+
+
+def _is_free_number(hint: Any) -> bool:
+    """Whether an annotation has a number without a range."""
+    if hasattr(hint, "__metadata__"):
+        return False
+    return hint in (int, float) or any(map(_is_free_number, get_args(hint)))
+
+
+def test_every_other_number_is_named() -> None:
+    free = {f"{kind.__name__}.{name}" for kind, name, hint in FIELDS if _is_free_number(hint)}
+    assert free == UNBOUNDED
 
 
 def _required(kind: Any) -> dict[str, Any]:

@@ -159,9 +159,9 @@ def _job(config: DictConfig) -> float:
 def _fetch_model(config: DictConfig) -> None:
     """Replace ``finetune_from=hf://USER/MODEL`` by the run in the cache."""
     if str(config.finetune_from).startswith(HUB):
-        from transformer.interchange.translators import local_run
+        from transformer.interchange.translators import fetched
 
-        config.finetune_from = str(local_run(config.finetune_from))
+        config.finetune_from = str(fetched(config.finetune_from))
 
 
 def _trial(config: DictConfig) -> "tuple[float, Objective]":

@@ -34,6 +34,8 @@ class Patience(SavedCallback):
         if self.waited >= self.patience:
             logger.info(
                 "training ends: %d validations without a better %s than %s (callbacks.patience)",
-                *(self.waited, self.selection.metric, self.best and self.best[0]),
+                self.waited,
+                self.selection.metric,
+                self.best and self.best[0],
             )
             trainer.should_stop = True

@@ -18,7 +18,7 @@ def recompute_layers(model: nn.Module, guided: nn.Module | None = None) -> None:
     """Recompute layers in the backward pass instead of keeping activations (Chen et al. 2016).
 
     The layer with the guided attention keeps its activations. The gradient is the same, bit for
-    bit; with relative positions in a sparse pattern, up to rounding.
+    bit.
     """
     for layer in model.modules():
         keeps = isinstance(layer, DecoderLayer) and layer.cross_attention is guided

@@ -82,7 +82,7 @@ def test_a_comparison_that_cannot_be_saved_is_shown(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device", "o")
 
-    monkeypatch.setattr("transformer.reports.comparison.write_whole", full)
+    monkeypatch.setattr("transformer.reports.comparison.write_text_whole", full)
     assert main(["compare", "bad", "good", *TEXT, "output=o"]) == 2
     said = capsys.readouterr()
     assert json.loads(said.out)["text"] == "src"

@@ -59,7 +59,7 @@ def test_scores_are_shown_even_if_they_cannot_be_saved(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device", "scores")
 
-    monkeypatch.setattr(scores, "write_whole", full)
+    monkeypatch.setattr(scores, "write_text_whole", full)
     assert main(["evaluate", *CALL, "output=scores"]) == 2
     captured = capsys.readouterr()
     assert json.loads(captured.out)[0]["name"] == "BLEU"

@@ -88,7 +88,7 @@ UNUSED = (
     *("pytorch_lightning", "tensorboard", "sacrebleu", "pyarrow", "pandas", "datasets", "scipy"),
     *("transformers", "fsspec", "rich", "pooch", "filelock", "starlette", "ctranslate2"),
 )
-MOST = 115
+MOST = 112
 """Modules of the package, without ``__init__``."""
 
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from transformer.common.errors import InputError
+from transformer.runs import train
 from transformer.settings.data import DataConfig
 from transformer.settings.model import ModelConfig
 from transformer.settings.run import RunConfig
@@ -65,13 +66,15 @@ def test_auto_compiles_on_a_gpu(
 
 
 def test_without_a_compiler_only_a_choice_is_an_error(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(device: torch.device, cache: Path) -> None:
         raise InputError("no compiler")
 
     monkeypatch.setattr(compiled_layers, "check_compiler", fail)
     assert chosen(monkeypatch, True) == compile_choice.CompileChoice("none", "no compiler")
+    train._log_compiler(RunConfig(trainer=TrainerConfig("gpu")))
+    assert "nothing is compiled, so training is slower: no compiler" in caplog.text
     with pytest.raises(InputError, match="no compiler"):
         chosen(monkeypatch, True, compile="loss")
 
