@@ -32,6 +32,7 @@ from tests.helpers.runs.runs import SMALL, composed, corpus_overrides, verb
 from transformer.common.errors import InputError
 from transformer.runs.train import train
 from transformer.settings.trainer import TrainerConfig
+from transformer.training.callbacks.sweep_objective import Objective
 
 pytestmark = pytest.mark.thorough
 
@@ -95,6 +96,10 @@ def test_a_program_trains_on_two_devices_as_the_command_does(home: Path) -> None
     config = replace(composed(settings(home), home / "cache"), trainer=trainer)
     with pytest.raises(InputError, match=r"in 2 others: name their classes"):
         train(config, home / "python", callbacks=[Callback()])
+    objective = Objective("val/bleu")
+    train(config, home / "objective", objective=objective)
+    scores = [score for (name, _), score in curve(home / "objective").items() if name == "val/bleu"]
+    assert objective.best == max(scores)
     metrics = train(config, home / "python")
     assert files(home / "python") == files(home / "one")
     rows = curve(home / "python")

@@ -71,6 +71,14 @@ def test_what_does_not_translate_is_refused(tmp_path: Path, task: str) -> None:
         load_checkpoint(tmp_path / "x.ckpt")
 
 
+def test_an_error_of_its_model_names_the_file(tmp_path: Path) -> None:
+    payload = payload_of(tiny_transformer())
+    payload[PORTABLE]["config"]["model"]["feed_forward"] = "nowhere:Wide"
+    write_payload(payload, tmp_path / "x.ckpt")
+    with pytest.raises(InputError, match=r"x\.ckpt: model\.feed_forward=nowhere:Wide"):
+        load_checkpoint(tmp_path / "x.ckpt")
+
+
 def test_a_tied_table_is_stored_once(tmp_path: Path) -> None:
     sizes = {}
     for tie in ("none", "all"):

@@ -60,6 +60,12 @@ def test_a_file_is_loaded_and_a_name_of_the_hub_refused(
             Translator.load(name)
 
 
+@pytest.mark.parametrize("key", ["languages", "validation", "test"])
+def test_a_run_in_the_cache_has_no_settings_of_one_user(key: str) -> None:
+    with pytest.raises(InputError, match=r"are of a run of its own; give output="):
+        ImportConfig("hf://user/model", **{key: "en-de"})  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("name", ["hf://model", "hf://a/b/c", "http://a/b", "hf://a b/c", "hf://"])
 def test_what_names_no_model_is_refused(name: str) -> None:
     with pytest.raises(InputError, match=r"is no model of the Hub; write hf://USER/MODEL"):

@@ -109,3 +109,18 @@ def test_a_model_card_has_the_scores_of_its_checkpoint(tuned: str, tmp_path: Pat
         ("chrf", 62.5, "nrefs:1|nc:6", "test"),
         ("squad", 9.5, "nrefs:1", "test"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (DataConfig("pocket"), "on the corpus `pocket`."),
+        (DataConfig("folder", root="/home/me/texts"), "on the files of `texts`."),
+        (DataConfig("files", "en", "de", train="/home/me/train.tsv"), "on `train.tsv`."),
+    ],
+)
+def test_a_card_names_the_text_but_no_folder_above_it(data: DataConfig, says: str) -> None:
+    tokenizer = tiny_tokenizer()
+    card = model_card(tokenizer, RunConfig(data=data), {}, "transformer", Published("mit"))
+    assert f"It was trained {says}" in card
+    assert "/home" not in card

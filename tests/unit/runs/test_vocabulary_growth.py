@@ -18,7 +18,8 @@ from transformer.common.own_code import TRUST
 from transformer.data.tokenization.tags import SourceTags, TaggedText, Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.translation.translator import Translator
-from transformer.runs.finetuning import grown, settings_of_initial
+from transformer.runs.finetuning import finetuned_config, grown, settings_of_initial
+from transformer.settings.run import RunConfig
 
 TEXTS = [*(source for source, _ in PAIRS), "a long cat sees two books"]
 
@@ -107,6 +108,11 @@ def test_a_run_takes_the_features_of_a_checkpoint(
     if "$" in features:  # The config of the command would read it from the environment.
         assert main(["train", "data=files", f"finetune_from={tmp_path}/run.ckpt"]) == 2
         assert "tokenizer.features holds ${…}, which would be replaced" in capsys.readouterr().err
+
+
+def test_a_checkpoint_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"finetune_from: .*missing"):
+        finetuned_config(RunConfig(), tmp_path / "missing")
 
 
 def test_layers_of_a_user_in_a_checkpoint_want_trust(

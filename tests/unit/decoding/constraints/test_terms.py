@@ -63,6 +63,9 @@ def test_of_terms_within_each_other_the_longer_one_holds() -> None:
     # All terms may stand in a request.
     asked = Constraints(terms=tuple(entries.items())).on_source("a guide dog")
     assert asked == glossary.constraints("a guide dog")
+    # Two translations of one phrase are both asked for.
+    both = Constraints(terms=(("dog", "Hund"), ("dog", "Köter")))
+    assert both.on_source("a dog") == both
 
 
 def test_links_are_the_largest_weights_in_both_directions() -> None:

@@ -97,6 +97,9 @@ def test_samples_are_drawn_until_one_has_no_flag() -> None:
     assert found[0].text == last and found[0].flags == ()
     again = translate(flagging("resample", [last], **changes), TEXTS[:1])
     assert again[0].text == last
+    # A term asks for nothing where the source lacks it.
+    term = Constraints(terms=(("xylophone", "hund"),))
+    assert translate(flagging("resample", [last], **changes), TEXTS[:1], [term])[0].text == last
     other = translate(flagging("resample", [last], seed=7, **changes), TEXTS[:1])
     assert other[0].flags and other[0].text == plain(nbest=1, **changes)[0].text
 
