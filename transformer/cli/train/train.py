@@ -88,6 +88,8 @@ def _take_model(config: DictConfig, given: Collection[str], *, trusted: bool) ->
     from transformer.runs.finetuning import settings_of_initial
 
     path = given_path(str(config.finetune_from))
+    if config.checkpoint == AUTO and not path.exists():
+        return  # A run goes on without what it began with.
     for key, value in settings_of_initial(path, config.task, given, trusted=trusted).items():
         group, _, _ = key.partition(".")
         if key in given or (group != "data" and group in given):
