@@ -17,11 +17,12 @@ from benchmarks.gpu_rows.bench import CHUNK, TOKENS, Bench, Values, elapsed
 from benchmarks.gpu_rows.cost import Size
 from benchmarks.gpu_rows.models import built, made_batches, model_config, size_of
 from transformer.data.batching.batch import Batch
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.settings.loss import LossConfig
 from transformer.settings.optimizer import OptimizerConfig
-from transformer.settings.recovery import RecoveryConfig
-from transformer.settings.schedule import ScheduleConfig
-from transformer.settings.tokenizer import PAD
+from transformer.settings.run import RunConfig
+from transformer.settings.tokenizer import PAD, TokenizerConfig
+from transformer.settings.trainer import TrainerConfig
 from transformer.tasks.translation_module import TranslationModule
 from transformer.training.optimization.compiled_layers import compile_layers
 from transformer.training.optimization.optimizer import build_optimizer
@@ -107,15 +108,16 @@ class Update:
         chunk: int = CHUNK,
         **changes: Any,
     ) -> None:
-        self.module = TranslationModule(
-            built(bench, model, **changes),
+        config = RunConfig(
             loss=LossConfig(chunk=bench.of(chunk)),
             optimizer=ADAM,
-            schedule=ScheduleConfig("constant", warmup=0),
-            recovery=RecoveryConfig(explosion=None, skips=1, returns=0, lr_factor=1.0),
-            clip=CLIP,
-            seed=1,
-            portable={},
+            trainer=TrainerConfig(gradient_clip_val=CLIP, compile="none"),
+        )
+        unused = Tokenizer.train(
+            TokenizerConfig(algorithm="char", vocab_size=None), lambda: [("a", "b")]
+        )
+        self.module = TranslationModule(
+            config, unused, model=built(bench, model, **changes)
         ).train()
         if compiled:
             compile_layers(self.module.model)

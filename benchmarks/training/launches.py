@@ -25,10 +25,11 @@ from torch.utils import _foreach_utils
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from transformer.checkpoint.validation import Portable
 from transformer.cli.config.compose import compose_config, run_settings
 from transformer.data.batching.batch import Batch, collate
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.model.build import build_transformer
+from transformer.settings.tokenizer import TokenizerConfig
 from transformer.tasks.translation_module import TranslationModule
 from transformer.training.optimization.optimizer import build_optimizer
 
@@ -117,17 +118,17 @@ def attention(
 
 def launches(*overrides: str) -> Launches:
     """The operations of the second update; the first also allocates Adam's moments."""
-    composed = compose_config("train", ["model.dropout=0.1", *overrides])
-    config = run_settings(composed)
-    names = ("loss", "optimizer", "schedule", "recovery")
-    settings: dict[str, Any] = {name: getattr(config, name) for name in names}
-    settings |= {"clip": 1.0, "seed": 1, "portable": Portable(config, {})}
+    settings = ["model.dropout=0.1", "trainer.gradient_clip_val=1.0", *overrides]
+    config = run_settings(compose_config("train", settings))
+    unused = Tokenizer.train(
+        TokenizerConfig(algorithm="char", vocab_size=None), lambda: [("a", "b")]
+    )
     rows = [[4] * LENGTH] * SENTENCES
     batch = collate(rows, rows).to("meta")
     with using_kernels_of_a_gpu():
         with torch.device("meta"):
             model = build_transformer(config.model.sized(VOCABULARY, VOCABULARY)).train()
-        module = TranslationModule(model, **settings)
+        module = TranslationModule(config, unused, model=model)
         adam = build_optimizer(config.optimizer, model.parameters())
         update(module, adam, batch)
         with Launches() as counted:

@@ -17,11 +17,12 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from transformer.checkpoint.validation import Portable
 from transformer.cli.config.compose import compose_config, run_settings
 from transformer.data.batching.batch import Batch, collate
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.model.build import build_transformer
 from transformer.settings.run import RunConfig
+from transformer.settings.tokenizer import TokenizerConfig
 from transformer.tasks.translation_module import TranslationModule
 from transformer.training.optimization.cpu_allocator import keep_freed_memory
 from transformer.training.optimization.optimizer import build_optimizer
@@ -50,16 +51,10 @@ def build_step(overrides: list[str], batch: Batch) -> Callable[[], float]:
     torch.manual_seed(1)
     model = build_transformer(config.model.sized(VOCABULARY, VOCABULARY))
     optimizer = build_optimizer(config.optimizer, model.parameters())
-    module = TranslationModule(
-        model,
-        loss=config.loss,
-        optimizer=config.optimizer,
-        schedule=config.schedule,
-        recovery=config.recovery,
-        clip=None,
-        seed=1,
-        portable=Portable(config, {}),
-    ).train()
+    unused = Tokenizer.train(
+        TokenizerConfig(algorithm="char", vocab_size=None), lambda: [("a", "b")]
+    )
+    module = TranslationModule(config, unused, model=model).train()
 
     def step() -> float:
         begin = time.process_time()

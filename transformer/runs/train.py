@@ -273,7 +273,7 @@ def _fit(
     read, epochs = resume_state.checkpoint, config.trainer.max_epochs
     resume: Path | None = None if read is None else read.file
     while True:
-        callbacks = [MemoryPreflight(task.data), *task.callbacks(), *watching]
+        callbacks = [MemoryPreflight(task.data), *watching]
         trainer = build_trainer(config, folder, callbacks, task.model_selection(config), read)
         bound_by_epochs(trainer, epochs, task.data, resume_state.done, resume_state.loader)
         try:

@@ -2,27 +2,21 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import torch
-from pytorch_lightning import Callback
 
-from transformer.checkpoint.validation import Portable
 from transformer.common.errors import InputError
 from transformer.data.datamodules.base import BatchModule
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.evaluation.metrics import Score
-from transformer.model.transformer import Transformer
 from transformer.settings.data import DenoisingConfig
 from transformer.settings.run import RunConfig
 from transformer.training.model_selection import ModelSelection
-from transformer.training.optimization.compile_choice import compile_choice
 from transformer.training.step.update_module import UpdateModule
 
 if TYPE_CHECKING:
-    from transformer.model.single_stack import SingleStack
     from transformer.quality.failures.monitor import Failures
 
 
@@ -60,10 +54,6 @@ class Task(ABC):
     def module(self) -> UpdateModule:
         """The model and its training step, built at the first call, after the data."""
 
-    def callbacks(self) -> Sequence[Callback]:
-        """Callbacks of the task at validation; none if its batches are enough."""
-        return []
-
     @abstractmethod
     def evaluator(
         self, checkpoint: Path, device: torch.device | str
@@ -71,44 +61,7 @@ class Task(ABC):
         """Load a checkpoint onto a device; return a function that scores a split by name."""
 
 
-M = TypeVar("M", bound=UpdateModule)
 D = TypeVar("D", bound=BatchModule)
-
-
-def build_module(
-    kind: type[M],
-    model: "Transformer | SingleStack",
-    config: RunConfig,
-    tokenizer: Tokenizer,
-    longest_source: int | None = None,
-) -> M:
-    """The training step of a model, with its layers as the config says."""
-    stored = replace(config, model=model.config)
-    module = kind(
-        model,
-        loss=config.loss,
-        optimizer=config.optimizer,
-        schedule=config.schedule_to_the_end,
-        recovery=config.recovery,
-        clip=config.trainer.gradient_clip_val,
-        seed=config.seed,
-        portable=Portable(stored, tokenizer.to_state(), longest_source),
-    )
-    if model.config.freeze or model.config.lora_rank:
-        from transformer.training.optimization.freezing import freeze
-
-        freeze(model, model.config)
-    if config.gradient_checkpointing:
-        from transformer.training.optimization.activation_checkpointing import recompute_layers
-
-        recompute_layers(module.model, module.guided_attention)
-    compiled = compile_choice(config).parts
-    module.compiled = compiled != "none"
-    if compiled == "layers":
-        from transformer.training.optimization.compiled_layers import compile_layers
-
-        compile_layers(module.model, module.guided_attention)
-    return module
 
 
 _DECODER_KEYS = ("decoder_layers", "decoder_pattern", "target_token_dropout")

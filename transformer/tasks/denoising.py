@@ -16,13 +16,23 @@ from transformer.evaluation.metrics import Score
 from transformer.settings.run import RunConfig
 from transformer.tasks.base import TRANSLATION_DATA, Evaluation
 from transformer.tasks.translation import TranslationTask
+from transformer.tasks.translation_module import TranslationModule
 from transformer.training.model_selection import ModelSelection
+from transformer.training.step.update_module import UpdateModule
+
+
+class DenoisingModule(TranslationModule):
+    """Trains an encoder-decoder by denoising; a validation translates nothing."""
+
+    def configure_callbacks(self) -> Sequence[Callback]:
+        return UpdateModule.configure_callbacks(self)
 
 
 class Denoising(TranslationTask):
     """The task ``denoising``: translation from a text with noise, scored by its loss."""
 
     data: DenoisingData
+    module_class = DenoisingModule
 
     def __init__(self, config: RunConfig, tokenizer: Tokenizer | None = None) -> None:
         keys = {f"data.{key}": getattr(config.data, key) for key in TRANSLATION_DATA}
@@ -40,9 +50,6 @@ class Denoising(TranslationTask):
     @classmethod
     def validation_metrics(cls, config: RunConfig) -> list[str]:
         return ["val/loss"]
-
-    def callbacks(self) -> Sequence[Callback]:
-        return []
 
     def evaluator(
         self, checkpoint: Path, device: torch.device | str

@@ -14,7 +14,7 @@ from transformer.decoding.prediction.language_model import LanguageModel, perple
 from transformer.evaluation.metrics import Score
 from transformer.model.single_stack import SingleStack, build_single_stack
 from transformer.settings.run import RunConfig
-from transformer.tasks.base import Evaluation, Task, build_module, single_stack_data
+from transformer.tasks.base import Evaluation, Task, single_stack_data
 from transformer.training.model_selection import ModelSelection
 from transformer.training.step.update_module import UpdateModule
 
@@ -23,6 +23,11 @@ class LanguageModule(UpdateModule):
     """Trains a causal stack to predict the next token of the target side."""
 
     model: SingleStack
+
+    @classmethod
+    def build_model(cls, config: RunConfig, tokenizer: Tokenizer) -> SingleStack:
+        size = tokenizer.target_vocab_size
+        return build_single_stack(config.model.sized(size, size), causal=True)
 
     def predictions(self, batch: Batch) -> tuple[Tensor, Tensor]:
         hidden = self.model(batch.target_input)
@@ -50,11 +55,7 @@ class LanguageModeling(Task):
 
     @cached_property
     def module(self) -> LanguageModule:
-        tokenizer = self.data.tokenizer
-        size = tokenizer.target_vocab_size
-        config = self.config.model.sized(size, size)
-        model = build_single_stack(config, causal=True)
-        return build_module(LanguageModule, model, self.config, tokenizer)
+        return LanguageModule(self.config, self.data.tokenizer)
 
     def evaluator(
         self, checkpoint: Path, device: torch.device | str

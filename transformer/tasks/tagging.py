@@ -16,7 +16,7 @@ from transformer.decoding.prediction.tagger import Tagger
 from transformer.evaluation.tagging_accuracy import tag_scores
 from transformer.model.single_stack import SingleStack, build_single_stack
 from transformer.settings.run import RunConfig
-from transformer.tasks.base import Evaluation, Task, build_module, single_stack_data
+from transformer.tasks.base import Evaluation, Task, single_stack_data
 from transformer.training.model_selection import ModelSelection
 from transformer.training.step.update_module import UpdateModule
 
@@ -25,6 +25,11 @@ class TaggingModule(UpdateModule):
     """Trains an encoder to tag each word at its first subword."""
 
     model: SingleStack
+
+    @classmethod
+    def build_model(cls, config: RunConfig, tokenizer: Tokenizer) -> SingleStack:
+        sized = config.model.sized(tokenizer.source_vocab_size, len(UPOS))
+        return build_single_stack(sized, causal=False)
 
     def predictions(self, batch: TaggedBatch) -> tuple[Tensor, Tensor]:
         hidden = self.model(batch.source)
@@ -61,10 +66,7 @@ class Tagging(Task):
 
     @cached_property
     def module(self) -> TaggingModule:
-        tokenizer = self.data.tokenizer
-        config = self.config.model.sized(tokenizer.source_vocab_size, len(UPOS))
-        model = build_single_stack(config, causal=False)
-        return build_module(TaggingModule, model, self.config, tokenizer)
+        return TaggingModule(self.config, self.data.tokenizer)
 
     def evaluator(
         self, checkpoint: Path, device: torch.device | str

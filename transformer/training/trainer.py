@@ -32,7 +32,7 @@ from transformer.training.checkpointing.callbacks import (
 )
 from transformer.training.checkpointing.checkpoint_io import AtomicCheckpointIO
 from transformer.training.checkpointing.training_state import Resumable
-from transformer.training.distributed.ddp import ReplicatedStrategy, resolve_devices
+from transformer.training.distributed.ddp import replicated_strategy, resolve_devices
 from transformer.training.model_selection import ModelSelection
 from transformer.training.precision import resolve_precision
 
@@ -117,8 +117,9 @@ def _strategy(config: RunConfig, trainer: TrainerConfig) -> Strategy | str:
         from transformer.training.distributed.fsdp import ShardedStrategy
 
         return ShardedStrategy()
-    several = trainer.devices not in (1, "1") or trainer.num_nodes > 1
-    return ReplicatedStrategy() if several else "auto"
+    if trainer.devices in (1, "1") and trainer.num_nodes == 1:
+        return "auto"
+    return replicated_strategy(config.model)
 
 
 def bound_by_epochs(
@@ -172,6 +173,8 @@ def _quieten_lightning() -> None:
         "Experiment logs directory.*",
         "Checkpoint directory.*exists and is not empty.*",
         ".*in eval mode at the start of training.*",
+        # ``forward_sync_buffers``, its new name, is unknown to torch 2.11.
+        "`broadcast_buffers` is deprecated.*",
         # Logged values are equal on all ranks.
         ".*sync_dist=True.*",
         # Our code does not change it in place.

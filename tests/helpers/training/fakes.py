@@ -19,6 +19,7 @@ def fake_trainer(**changes: Any) -> Mock:
         "log_every_n_steps": 2,
         "val_check_interval": 1,
         "should_stop": False,
+        "sanity_checking": False,
         "ckpt_path": None,
         "estimated_stepping_batches": 40,
         "callback_metrics": {},

@@ -1,5 +1,6 @@
 """A translator to train, with plain settings, and the trainer of a test."""
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -7,13 +8,16 @@ from pytorch_lightning import Trainer
 
 from tests.helpers.model.models import tiny_transformer
 from tests.helpers.training.losses import loss_config
-from transformer.checkpoint.validation import Portable
 from transformer.common.schema import typed
+from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.model.single_stack import SingleStack
 from transformer.model.transformer import Transformer
 from transformer.settings.optimizer import OptimizerConfig
 from transformer.settings.recovery import RecoveryConfig
 from transformer.settings.run import RunConfig
 from transformer.settings.schedule import ScheduleConfig
+from transformer.settings.tokenizer import TokenizerConfig
+from transformer.settings.trainer import TrainerConfig
 from transformer.tasks.translation_module import TranslationModule
 
 
@@ -22,23 +26,36 @@ def recovery_config(**changes: Any) -> RecoveryConfig:
     return typed(RecoveryConfig, changes, "recovery")
 
 
-def module_settings(**changes: Any) -> dict[str, Any]:
-    """The arguments of an ``UpdateModule`` besides the model; ``changes`` replace some."""
+def module_settings(
+    model: Transformer | SingleStack, clip: float | None = None, **changes: Any
+) -> dict[str, Any]:
+    """The arguments of an ``UpdateModule``; ``changes`` replace groups of its config."""
     settings: dict[str, Any] = {
         "loss": loss_config(),
         "optimizer": OptimizerConfig("adam", 1e-3, (0.9, 0.98), 1e-9, 0.0),
         "schedule": ScheduleConfig("constant", 0),
         "recovery": recovery_config(),
-        "clip": None,
-        "seed": 1,
-        "portable": Portable(RunConfig(), {}),
+        "trainer": TrainerConfig(gradient_clip_val=clip, compile="none"),
+        # Otherwise adapters would be refused.
+        "finetune_from": Path("run") if model.config.lora_rank else None,
     }
-    return settings | changes
+    return {
+        "config": RunConfig(**settings | changes),
+        "tokenizer": any_tokenizer(),
+        "model": model,
+    }
+
+
+@cache
+def any_tokenizer() -> Tokenizer:
+    """The fastest to train."""
+    config = TokenizerConfig(algorithm="char", vocab_size=None)
+    return Tokenizer.train(config, lambda: [("a", "b")])
 
 
 def translation_module(model: Transformer | None = None, **changes: Any) -> TranslationModule:
     """A tiny translator and its training step."""
-    return TranslationModule(model or tiny_transformer(), **module_settings(**changes))
+    return TranslationModule(**module_settings(model or tiny_transformer(), **changes))
 
 
 def quiet_trainer(folder: Path, **options: Any) -> Trainer:

@@ -52,13 +52,11 @@ def test_a_trainer_of_the_user_checks_nothing(
     task = make_task(config)
     task.data.prepare_data()
     task.data.setup("fit")
-    callbacks = list(task.callbacks())
     trainer = pl.Trainer(
         accelerator="cpu",
         max_steps=4,
         val_check_interval=2,
         check_val_every_n_epoch=None,
-        callbacks=callbacks,
         default_root_dir=tmp_path / "lightning",
         num_sanity_val_steps=0,
         use_distributed_sampler=False,

@@ -21,7 +21,7 @@ from transformer.runs import train
 from transformer.settings.run import RunConfig
 from transformer.tasks.base import Task
 from transformer.tasks.registry import make_task
-from transformer.tasks.translation import model_config
+from transformer.tasks.translation_module import TranslationModule
 from transformer.training.callbacks.early_stopping import Patience
 from transformer.training.callbacks.sweep_objective import Objective
 from transformer.training.checkpointing.training_state import Resumable
@@ -33,9 +33,10 @@ from transformer.training.trainer import build_trainer, end_reason
 def test_two_vocabularies_of_one_size_cannot_share_an_embedding(tmp_path: Path) -> None:
     tokenizer = Mock(spec=Tokenizer, same_ids=False, source_vocab_size=9, target_vocab_size=9)
     with pytest.raises(InputError, match="needs one vocabulary"):
-        model_config(composed([], tmp_path), tokenizer)
+        TranslationModule.build_model(composed([], tmp_path), tokenizer)
     apart = composed(["model.tie_embeddings=decoder"], tmp_path)
-    assert model_config(apart, tokenizer).tie_embeddings == "decoder"
+    model = TranslationModule.build_model(apart, tokenizer)
+    assert model.config.tie_embeddings == "decoder"
     # Nor does a run go on with another task.
     payload = _payload(RunConfig(task="tagging"))
     with pytest.raises(
@@ -59,7 +60,7 @@ def test_a_missing_gpu_is_an_error_before_the_text_is_read(
 
 
 @pytest.mark.parametrize("strategy", ["auto", "ddp"])
-def test_several_processes_sum_their_gradients_themselves(tmp_path: Path, strategy: str) -> None:
+def test_several_processes_train_by_torch_ddp(tmp_path: Path, strategy: str) -> None:
     processes = ["trainer.devices=2", f"trainer.strategy={strategy}"]
     config = composed(processes, tmp_path)
     chosen = build_trainer(config, tmp_path, [], ModelSelection("val/bleu", "max")).strategy

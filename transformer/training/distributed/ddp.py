@@ -1,27 +1,30 @@
-"""Data-parallel training (DDP): each process has all the weights, and gradients are summed."""
+"""Data-parallel training (DDP): each rank has all the weights (Li et al. 2020, "PyTorch DDP")."""
 
 import os
 from dataclasses import replace
+from typing import Any
 
 import torch
 from lightning_fabric.plugins.environments import SLURMEnvironment, TorchElasticEnvironment
 from pytorch_lightning.strategies import DDPStrategy
 
 from transformer.common.errors import InputError
+from transformer.settings.model import ModelConfig
 from transformer.settings.trainer import TrainerConfig
 from transformer.training.distributed.launcher import count_devices
 from transformer.training.distributed.rendezvous import external_rank, shared_store
 
 
 class ReplicatedStrategy(DDPStrategy):
-    """Connects processes like Lightning's DDP, but does not wrap the model.
+    """Lightning's strategy around DistributedDataParallel, also after a restart by torchrun.
 
-    DDP's wrapper sends gradients during the backward pass. If a rank runs out of memory there, the
-    other ranks wait for ever.
+    torch's ``env://`` reads the addresses of the processes before the restart: the store of
+    torchrun's agent outlives them. DDP's ``static_graph`` fails an assertion of torch 2.13 when an
+    update has several micro-batches.
     """
 
     def setup_distributed(self) -> None:
-        """Create the process group, also after a restart by torchrun with other addresses."""
+        """Create the process group in a part of the store that is new at each start."""
         rank = external_rank() if TorchElasticEnvironment.detect() else None
         if rank is not None and not torch.distributed.is_initialized():
             device = self.root_device
@@ -35,11 +38,15 @@ class ReplicatedStrategy(DDPStrategy):
             )
         super().setup_distributed()
 
-    def configure_ddp(self) -> None:
-        """Give every rank the weights of rank 0."""
-        assert self.model is not None
-        for tensor in (*self.model.parameters(), *self.model.buffers()):
-            torch.distributed.broadcast(tensor.detach(), src=0)
+
+def replicated_strategy(model: ModelConfig, **settings: Any) -> ReplicatedStrategy:
+    """The strategy for a model; only dropped layers, and a user's own, lack gradients."""
+    return ReplicatedStrategy(
+        broadcast_buffers=False,  # no buffer changes in training
+        gradient_as_bucket_view=True,
+        find_unused_parameters=model.layer_drop > 0 or model.has_own_layers,
+        **settings,
+    )
 
 
 def require_gpu(trainer: TrainerConfig) -> None:

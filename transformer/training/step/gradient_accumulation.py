@@ -1,4 +1,4 @@
-"""The gradient of an update, over micro-batches; a rank halves what is too large for it."""
+"""The gradient of an update, over micro-batches; one process halves what is too large for it."""
 
 import random
 from collections.abc import Callable
@@ -17,8 +17,8 @@ from transformer.training.step.out_of_memory import BatchHalving, runs_out_of_me
 Path = tuple[int, ...]
 """The number of a micro-batch in the run, and the indices of its half, quarter, …"""
 
-Sending = Callable[[], AbstractContextManager[Any]]
-"""Opens the block in which the last backward pass of an update runs."""
+NoSync = Callable[[], AbstractContextManager[Any]]
+"""Opens a block whose backward passes sum no gradients over the ranks."""
 
 
 @dataclass
@@ -53,14 +53,15 @@ class Accumulator:
         self.backward, self.clear = backward, clear
         self.halving = BatchHalving()
 
-    def __call__(self, update: Update[Any], sending: Sending = nullcontext) -> Totals:
+    def __call__(self, update: Update[Any], no_sync: NoSync = nullcontext) -> Totals:
+        """Add the gradient of an update; all backward passes but the last run in ``no_sync``."""
         while True:
             numbered = zip(update.batches, update.numbers, strict=True)
             parts = [part for batch, n in numbered for part in self.halving.parts(batch, (n,))]
             self.clear()
             totals = Totals()
             for index, (batch, path) in enumerate(parts, 1):
-                within = sending if index == len(parts) else nullcontext
+                within = nullcontext if index == len(parts) else no_sync
                 if runs_out_of_memory(partial(self._add, totals, batch, path, within)):
                     break
             else:
@@ -68,7 +69,7 @@ class Accumulator:
             self.clear()
             self.halving.make_room(batch)
 
-    def _add(self, totals: Totals, batch: Any, path: Path, within: Sending) -> None:
+    def _add(self, totals: Totals, batch: Any, path: Path, within: NoSync) -> None:
         with within():
             tokens, sums = self.backward(batch, path)
         totals.tokens += tokens

@@ -6,12 +6,12 @@ from torch.distributed.tensor import DTensor
 
 
 def clip_mean_gradient(
-    model: nn.Module, tokens: int | Tensor, max_norm: float | None, *, sharded: bool
+    model: nn.Module, tokens: float | Tensor, max_norm: float | None, *, sharded: bool
 ) -> Tensor:
     """Average and clip (Pascanu et al. 2013, 3.2); returns the norm before clipping."""
     gradients = [p.grad for p in model.parameters() if p.grad is not None]
     gradients = [g.to_local() if isinstance(g, DTensor) else g for g in gradients]
-    scale = 1 / tokens if isinstance(tokens, int) else (1 / tokens).float()
+    scale = (1 / tokens).float() if isinstance(tokens, Tensor) else 1 / tokens
     torch._foreach_mul_(gradients, scale)
     limit = max_norm or torch.inf
     # Without foreach, sharded weights are clipped one by one.
@@ -20,7 +20,7 @@ def clip_mean_gradient(
 
 
 def mean_gradient_scale(
-    model: nn.Module, tokens: int | Tensor, max_norm: float | None
+    model: nn.Module, tokens: float | Tensor, max_norm: float | None
 ) -> tuple[Tensor, Tensor]:
     """The norm of the mean gradient, and the divisor with which a fused optimizer reads it."""
     gradients = [p.grad for p in model.parameters() if p.grad is not None]

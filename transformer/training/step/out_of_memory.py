@@ -1,4 +1,4 @@
-"""What a rank does when memory runs out: it halves the batches that are too large."""
+"""What a process does when memory runs out: alone it halves the batches that are too large."""
 
 import gc
 import logging
@@ -30,7 +30,7 @@ def free_memory() -> None:
 
 
 class BatchHalving:
-    """Halves batches of as many positions as one that was too large; ``alone``: no rank waits."""
+    """Halves batches of as many positions as one that was too large, unless other ranks wait."""
 
     def __init__(self) -> None:
         self.max_positions = float("inf")
@@ -50,7 +50,7 @@ class BatchHalving:
         pairs = "a single sentence pair" if batch.size == 1 else f"{batch.size} sentence pairs"
         size = f"{pairs}, {batch.positions:,} tokens of both sides with padding"
         if not self.alone or batch.size == 1:
-            reason = "" if self.alone else ", and ranks with sharded weights cannot halve a batch"
+            reason = "" if self.alone else ", and one of several ranks cannot halve its batch"
             smaller = "data.batch_tokens or data.max_length lower, or gradient_checkpointing=true"
             raise InputError(
                 f"the device runs out of memory with {size}{reason}; set {smaller}, or take a "

@@ -11,7 +11,6 @@ import torch.distributed as dist
 from torch import Tensor
 
 from transformer.common.processes import SIGNALS
-from transformer.training.optimization.gradient_buckets import GradientBuckets
 from transformer.training.step.gradient_accumulation import Totals
 
 
@@ -32,13 +31,10 @@ class FlatTensors:
         ]
 
 
-def sum_over_ranks(
-    totals: Totals, buckets: GradientBuckets | None, signal: int | None, device: torch.device
-) -> Totals:
-    """Sum totals, and gradients unless they are summed, over the ranks; collect the signals."""
-    has = [] if buckets is None else buckets.finish()
+def sum_over_ranks(totals: Totals, signal: int | None, device: torch.device) -> Totals:
+    """Sum the totals of an update over the ranks, and collect the signals, by one message."""
     signals = [signal == one for one in SIGNALS]
-    counts = {"tokens": totals.tokens, "signals": signals, "gradients": has}
+    counts = {"tokens": totals.tokens, "signals": signals}
     on_host = {name: torch.tensor(count, dtype=torch.float64) for name, count in counts.items()}
     counted = FlatTensors(on_host)
     counted.flat = counted.flat.to(device, non_blocking=True)
@@ -46,9 +42,6 @@ def sum_over_ranks(
     packed = FlatTensors(*counted.unpack(), dict(sorted(totals.sums.items())))
     dist.all_reduce(packed.flat)
     summed, sums = packed.unpack()
-    if buckets is not None and not all(has):
-        # After layer drop this rank reads whether another has the gradient.
-        buckets.drop(summed["gradients"].tolist())
     return Totals(summed["tokens"], sums, summed["signals"])
 
 

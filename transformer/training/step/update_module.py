@@ -1,33 +1,35 @@
 """The update of all tasks: a sum of losses, one normalizer, clipping, optimizer."""
 
 from abc import ABC, abstractmethod
-from contextlib import nullcontext
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pytorch_lightning import LightningModule
+from pytorch_lightning import Callback, LightningModule
 from pytorch_lightning.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from transformer.checkpoint.checkpoint import PORTABLE
 from transformer.checkpoint.validation import Portable
 from transformer.data.batching.loader import Update
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.model.layers.dropout import all_layers
 from transformer.model.transformer import Transformer
-from transformer.settings.loss import LossConfig
-from transformer.settings.optimizer import OptimizerConfig
-from transformer.settings.recovery import RecoveryConfig
-from transformer.settings.schedule import ScheduleConfig
+from transformer.settings.run import RunConfig
 from transformer.training.checkpointing import training_state
 from transformer.training.losses.cross_entropy import (
     joined_bias,
     loss_function,
     negative_log_likelihood,
 )
+from transformer.training.optimization.activation_checkpointing import recompute_layers
+from transformer.training.optimization.compile_choice import compile_choice
 from transformer.training.optimization.divergence import DivergenceDetector
-from transformer.training.optimization.gradient_buckets import GradientBuckets
+from transformer.training.optimization.freezing import freeze
 from transformer.training.optimization.optimizer import build_optimizer
 from transformer.training.optimization.schedule import build_schedule
 from transformer.training.step.gradient_accumulation import Accumulator, seed_for
@@ -43,34 +45,49 @@ class UpdateModule(LightningModule, ABC):
 
     A Lightning batch is a whole update: the micro-batches of a rank. The loss is summed over the
     predictions. It is divided once, before clipping, by the number of predictions over all
-    micro-batches and ranks. ``portable`` is stored with the weights.
-    ``signal`` asks this rank to stop; ``agreed_signal`` is the signal of all ranks.
+    micro-batches and ranks. Lightning's automatic optimization would compute the gradient of each
+    micro-batch after ``training_step``, where a batch that is too large cannot be halved.
+    ``portable`` is stored with the weights. ``signal`` asks this rank to stop; ``agreed_signal`` is
+    the signal of all ranks.
     """
 
     def __init__(
         self,
-        model: "Transformer | SingleStack",
+        config: RunConfig,
+        tokenizer: Tokenizer,
         *,
-        loss: LossConfig,
-        optimizer: OptimizerConfig,
-        schedule: ScheduleConfig,
-        recovery: RecoveryConfig,
-        clip: float | None,
-        seed: int,
-        portable: Portable,
+        model: "Transformer | SingleStack | None" = None,
     ) -> None:
+        """Build the model of a config, unless a ``model`` is given, and prepare its layers.
+
+        Raises InputError if the config does not fit the tokenizer, or cannot be compiled here.
+        """
         super().__init__()
         self.automatic_optimization = False
-        self.model, self.portable = model, portable
-        self.loss, self.optimizer, self.schedule = loss, optimizer, schedule
-        self.clip, self.seed, self.compiled = clip, seed, False
+        self.model = self.build_model(config, tokenizer) if model is None else model
+        self.config = replace(config, model=self.model.config)
+        self.portable = Portable(self.config, tokenizer.to_state())
+        self.tokenizer = tokenizer
         self.means = Means()
         self.accumulate = Accumulator(self._backward, self.zero_grad)
         self.signal: int | None = None
         self.agreed_signal: int | None = None
-        self._buckets: GradientBuckets | None = None
-        self._detector = DivergenceDetector(recovery)
+        self._detector = DivergenceDetector(config.recovery)
         self._enqueued: tuple[Outcome, Update[Any]] | None = None
+        freeze(self.model, self.model.config)
+        if config.gradient_checkpointing:
+            recompute_layers(self.model, self.guided_attention)
+        compiled = compile_choice(config).parts
+        self.compiled = compiled != "none"
+        if compiled == "layers":
+            from transformer.training.optimization.compiled_layers import compile_layers
+
+            compile_layers(self.model, self.guided_attention)
+
+    @classmethod
+    @abstractmethod
+    def build_model(cls, config: RunConfig, tokenizer: Tokenizer) -> "Transformer | SingleStack":
+        """A new model, with the sizes of the vocabularies."""
 
     @abstractmethod
     def predictions(self, batch: Any) -> tuple[Tensor, Tensor]:
@@ -80,7 +97,7 @@ class UpdateModule(LightningModule, ABC):
         """Sum of the loss over the predictions of a micro-batch, their number, and sums to log."""
         hidden, right = self.predictions(batch)
         hidden, weight = joined_bias(hidden, self.model.projection)
-        loss = loss_function(self.loss, hidden, weight, right, compiled=self.compiled)
+        loss = loss_function(self.config.loss, hidden, weight, right, compiled=self.compiled)
         return loss, len(right), {"loss": loss.detach()}
 
     @property
@@ -94,13 +111,20 @@ class UpdateModule(LightningModule, ABC):
         return None
 
     def training_step(self, update: Update[Any], update_index: int) -> dict[str, Any]:
-        """Update the weights once, unless the update is bad; return its ``outcome``."""
-        totals = self.accumulate(update, self._buckets.sending if self._buckets else nullcontext)
-        if self.trainer.world_size > 1:
-            totals = sum_over_ranks(totals, self._buckets, self.signal, self.device)
+        """Update the weights once, unless the update is bad.
+
+        Returns the mean ``loss`` per prediction over all ranks, and the ``outcome``.
+        """
+        totals = self.accumulate(update, self._no_sync)
+        ranks = self.trainer.world_size
+        if ranks > 1:
+            totals = sum_over_ranks(totals, self.signal, self.device)
+        # DistributedDataParallel has divided the sum over the ranks by their number.
+        divided = ranks if isinstance(self.trainer.model, DistributedDataParallel) else 1
         optimizer: Any = self.optimizers()
-        norm = self.normalize(totals.tokens, optimizer.optimizer)
-        good = self.detector.accepts(totals.sums["loss"] / totals.tokens, norm)
+        norm = self.normalize(totals.tokens / divided, optimizer.optimizer)
+        loss = totals.sums["loss"] / totals.tokens
+        good = self.detector.accepts(loss, norm)
         lr = optimizer.param_groups[0]["lr"]
         # Adam does not change the weights if this is 1.
         optimizer.optimizer.found_inf = good.logical_not().float()
@@ -112,13 +136,14 @@ class UpdateModule(LightningModule, ABC):
         self._enqueued = outcome, update
         if self.device.type == "cpu":
             self.count_last_update()
-        return {"outcome": outcome}
+        return {"loss": loss, "outcome": outcome}
 
-    def normalize(self, tokens: int | Tensor, adam: Optimizer) -> Tensor:
+    def normalize(self, tokens: float | Tensor, adam: Optimizer) -> Tensor:
         """Make the gradient a mean and clip it, or let Adam do so; return the unclipped norm."""
+        clip = self.config.trainer.gradient_clip_val
         if self.sharded or self.model.projection.weight.device.type in ("cpu", "mps"):
-            return clip_mean_gradient(self.model, tokens, self.clip, sharded=self.sharded)
-        norm, scale = mean_gradient_scale(self.model, tokens, self.clip)
+            return clip_mean_gradient(self.model, tokens, clip, sharded=self.sharded)
+        norm, scale = mean_gradient_scale(self.model, tokens, clip)
         adam.grad_scale = scale  # type: ignore[attr-defined]
         return norm
 
@@ -140,7 +165,7 @@ class UpdateModule(LightningModule, ABC):
 
     def check_memory(self, batch: Any, times: int = 1) -> None:
         """Compute and drop the gradient of the largest batch, as often as an update adds up."""
-        with all_layers(self.model):
+        with all_layers(self.model), self._no_sync():
             self.accumulate(Update.of([batch] * times, [0] * times))
         self.zero_grad()
 
@@ -160,32 +185,39 @@ class UpdateModule(LightningModule, ABC):
         return means
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
-        optimizer = build_optimizer(self.optimizer, self.model.parameters())
-        config = self.schedule
+        optimizer = build_optimizer(self.config.optimizer, self.model.parameters())
+        config = self.config.schedule_to_the_end
         if config.total == -1:
             config = replace(config, total=self.trainer.max_steps)
         schedule = build_schedule(config, optimizer, self.model.config.d_model)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
-    def on_fit_start(self) -> None:
-        """Set whether a rank may repeat a batch alone; the memory check needs it already."""
-        self.accumulate.halving.alone = not self.sharded
+    def configure_callbacks(self) -> Sequence[Callback]:
+        """The metrics of training, unless the trainer has them."""
+        from transformer.training.callbacks.metrics import Measure
 
-    def on_train_start(self) -> None:
-        """Prepare the sum of gradients over the ranks, except for sharded weights."""
-        if self.trainer.world_size > 1 and not self.sharded and self._buckets is None:
-            self._buckets = GradientBuckets(self.model.parameters())
+        callbacks: list[Callback] = self.trainer.callbacks  # type: ignore[attr-defined]
+        return [] if any(isinstance(one, Measure) for one in callbacks) else [Measure()]
+
+    def on_fit_start(self) -> None:
+        """Set whether the process may halve a batch; the memory check needs it already."""
+        self.accumulate.halving.alone = self.trainer.world_size == 1
+
+    def _no_sync(self) -> AbstractContextManager[Any]:
+        """A block in which DistributedDataParallel sends no gradients."""
+        wrapped = self.trainer.model
+        return wrapped.no_sync() if isinstance(wrapped, DistributedDataParallel) else nullcontext()
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add config, tokenizer and detector, so that the file needs no other file."""
         checkpoint[PORTABLE] = self.portable.to_plain()
-        checkpoint["recovery"] = self.detector.state_dict() | {"lr": self.optimizer.lr}
+        checkpoint["recovery"] = self.detector.state_dict() | {"lr": self.config.optimizer.lr}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Restore training and the detector; InputError if weights or moments do not fit."""
         training_state.restore_progress(checkpoint, self.trainer, self)
         saved = checkpoint["recovery"]
-        if saved["lr"] != self.optimizer.lr:
+        if saved["lr"] != self.config.optimizer.lr:
             # The user has set another, as the last message of a diverged run advises.
             saved = saved | {"returned": 0}
         self.detector.load_state_dict(saved)
@@ -202,7 +234,7 @@ class UpdateModule(LightningModule, ABC):
         return -1 if self.trainer.should_stop else None
 
     def _backward(self, batch: Any, path: tuple[int, ...]) -> tuple[int, dict[str, Tensor]]:
-        seed_for(self.seed, *path)
+        seed_for(self.config.seed, *path)
         loss, tokens, sums = self.micro_loss(batch)
         self.manual_backward(loss)
         return tokens, sums

@@ -23,9 +23,8 @@ class Listening(TranslationModule):
     """Keeps the batches that it computes."""
 
     def __init__(self) -> None:
-        super().__init__(
-            tiny_transformer(source_vocab_size=268, target_vocab_size=268), **module_settings()
-        )
+        model = tiny_transformer(source_vocab_size=268, target_vocab_size=268)
+        super().__init__(**module_settings(model))
         self.tried_batches: list[Batch] = []
 
     def micro_loss(self, batch: Batch) -> Any:
@@ -51,31 +50,33 @@ def trainer(**changes: Any) -> Any:
 
 def test_the_largest_batch_is_tried_and_forgotten(data: DataModule) -> None:
     module = Listening()
-    MemoryPreflight(data).on_train_start(trainer(), module)
+    module.trainer = trainer()
+    MemoryPreflight(data).on_train_start(module.trainer, module)
     (tried,) = module.tried_batches
     assert tried.positions == max(batch.positions for batch in first_epoch(data))
     assert all(parameter.grad is None for parameter in module.parameters())
 
 
-@pytest.mark.parametrize("sharded", [False, True])
-def test_ranks_that_share_out_the_weights_halve_no_batch(
-    data: DataModule, monkeypatch: pytest.MonkeyPatch, sharded: bool
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_only_one_process_alone_halves_a_batch(
+    data: DataModule, monkeypatch: pytest.MonkeyPatch, ranks: int
 ) -> None:
     def no_memory(loss: torch.Tensor) -> None:
         if module.accumulate.halving.max_positions == float("inf"):
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
         loss.backward()
 
-    monkeypatch.setattr(Listening, "sharded", sharded)
     module = Listening()
     monkeypatch.setattr(module, "manual_backward", no_memory)
+    monkeypatch.setattr(torch.distributed, "all_gather_object", lambda into, mine: None)
+    begins = module.trainer = trainer(world_size=ranks)
     # Lightning calls the modules' after all callbacks', which must not be too late.
     module.on_fit_start()
-    if sharded:
-        with pytest.raises(InputError, match="ranks with sharded weights cannot halve"):
-            MemoryPreflight(data).on_train_start(trainer(), module)
+    if ranks > 1:
+        with pytest.raises(InputError, match="one of several ranks cannot halve"):
+            MemoryPreflight(data).on_train_start(begins, module)
     else:
-        MemoryPreflight(data).on_train_start(trainer(), module)
+        MemoryPreflight(data).on_train_start(begins, module)
         whole, *halves = [one.size for one in module.tried_batches]
         assert len(halves) == 2 and sum(halves) == whole
 
@@ -87,7 +88,8 @@ def test_two_micro_batches_are_tried_with_every_layer(data: DataModule) -> None:
     for layer in (*module.model.encoder.layers, *module.model.decoder.layers):
         layer.register_forward_hook(lambda *_: kept.append(1))
     data.accumulation = 3
-    MemoryPreflight(data).on_train_start(trainer(), module)
+    module.trainer = trainer()
+    MemoryPreflight(data).on_train_start(module.trainer, module)
     first, second = module.tried_batches
     assert first is second
     layers = len(module.model.encoder.layers) + len(module.model.decoder.layers)

@@ -4,12 +4,14 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
 
 from tests.helpers.decoding.metrics import RAW
 from tests.helpers.training.fakes import fake_module, fake_trainer, logged, one_process
+from tests.helpers.training.updates import any_tokenizer
 from transformer.data.batching.batch import collate
 from transformer.data.batching.loader import Update
 from transformer.data.corpora.evaluation_text import Texts
@@ -18,7 +20,7 @@ from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import score
 from transformer.quality.failures.flags import Output
 from transformer.settings.metrics import MetricsConfig
-from transformer.tasks.translation import TranslateValidation
+from transformer.tasks.translate_validation import TranslateValidation
 from transformer.training.callbacks.metrics import Measure
 from transformer.training.step.gradient_accumulation import Totals
 from transformer.training.step.outcome import Outcome
@@ -178,6 +180,7 @@ class Dictionary(Translator):
 
     def __init__(self) -> None:
         self.asked: list[list[str]] = []
+        vars(self)["tokenizer"] = any_tokenizer()
 
     def translate(self, texts: Sequence[str], attention: bool = False) -> list[Translation]:
         self.asked.append(list(texts))
@@ -193,9 +196,19 @@ def translation(source: str, text: str) -> Translation:
 HYPOTHESES = [*REFERENCES[:-1], "six !"]
 
 
+def validating(
+    translator: Any, texts: Texts, metrics: MetricsConfig, *, samples: int
+) -> TranslateValidation:
+    """The callback after the start of a fit."""
+    validation = TranslateValidation(metrics, samples)
+    trainer = fake_trainer(datamodule=Mock(texts=lambda split: texts))
+    validation.on_fit_start(trainer, Mock(translator=lambda: translator))
+    return validation
+
+
 def test_validation_scores_real_translations(caplog: pytest.LogCaptureFixture) -> None:
     translator, module = Dictionary(), fake_module()
-    validation = TranslateValidation(translator, TEXTS, samples=2, metrics=RAW)
+    validation = validating(translator, TEXTS, RAW, samples=2)
     with caplog.at_level(logging.INFO):
         validation.on_validation_epoch_start(fake_trainer(global_step=7), module)
     bleu, chrf = score(HYPOTHESES, REFERENCES, ("bleu", "chrf"), config=RAW)
@@ -211,7 +224,7 @@ def test_validation_scores_real_translations(caplog: pytest.LogCaptureFixture) -
 
 def test_samples_of_long_texts_are_shortened(caplog: pytest.LogCaptureFixture) -> None:
     texts = Texts(SOURCES, [("x" * 1300,)] * len(SOURCES), {})
-    validation = TranslateValidation(Dictionary(), texts, samples=1, metrics=RAW)
+    validation = validating(Dictionary(), texts, RAW, samples=1)
     with caplog.at_level(logging.INFO):
         validation.on_validation_epoch_start(fake_trainer(), fake_module())
     assert caplog.messages[-1].endswith(f"(reference: {'x' * 199}…)")
@@ -221,7 +234,7 @@ def test_validation_scores_as_the_run_says() -> None:
     module, metrics = fake_module(), MetricsConfig(tokenize="char", lowercase=True)
     ranges = {"first": range(2), "rest": range(2, len(SOURCES))}
     texts = TEXTS._replace(ranges=ranges)
-    validation = TranslateValidation(Dictionary(), texts, samples=0, metrics=metrics)
+    validation = validating(Dictionary(), texts, metrics, samples=0)
     validation.on_validation_epoch_start(fake_trainer(), module)
     indices = {"": slice(None), "_first": slice(2), "_rest": slice(2, None)}
     for name, position in indices.items():
@@ -244,7 +257,7 @@ def test_validation_on_a_gpu_searches_under_autocast(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("torch.cuda.amp.common.amp_definitely_not_available", lambda: False)
     on_gpu = one_process()
     on_gpu.root_device = torch.device("cuda")
-    validation = TranslateValidation(Watched(), TEXTS, samples=0, metrics=RAW)
+    validation = validating(Watched(), TEXTS, RAW, samples=0)
     trainer = fake_trainer(strategy=on_gpu, precision="bf16-mixed")
     validation.on_validation_epoch_start(trainer, fake_module())
     assert set(narrow) == {True}
@@ -272,7 +285,7 @@ def test_the_ranks_share_the_sentences(
     for rank in range(world_size):
         translator, module = Dictionary(), fake_module()
         trainer = fake_trainer(global_rank=rank, world_size=world_size, is_global_zero=not rank)
-        validation = TranslateValidation(translator, TEXTS, 0, metrics=RAW)
+        validation = validating(translator, TEXTS, RAW, samples=0)
         validation.on_validation_epoch_start(trainer, module)
         asked += translator.asked[0]
         values += logged(module)

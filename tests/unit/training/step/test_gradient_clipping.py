@@ -10,7 +10,7 @@ from transformer.training.optimization.optimizer import build_optimizer
 from transformer.training.step.gradient_clipping import clip_mean_gradient, mean_gradient_scale
 
 
-def updated(by_optimizer: bool, tokens: int | Tensor, clip: float | None) -> list[Tensor]:
+def updated(by_optimizer: bool, tokens: float | Tensor, clip: float | None) -> list[Tensor]:
     """The norm, and the weights after two updates, the second with a weight without gradient."""
     torch.manual_seed(1)
     model = nn.Linear(5, 3)
@@ -27,9 +27,9 @@ def updated(by_optimizer: bool, tokens: int | Tensor, clip: float | None) -> lis
     return [norm, *(weight.detach() for weight in model.parameters())]
 
 
-@pytest.mark.parametrize("tokens", [7, torch.tensor(7.0, dtype=torch.float64)])
+@pytest.mark.parametrize("tokens", [7.0, torch.tensor(7.0, dtype=torch.float64)])
 @pytest.mark.parametrize("clip", [None, 1.0, 1e4])
-def test_the_optimizer_scales_as_clipping_does(tokens: int | Tensor, clip: float | None) -> None:
+def test_the_optimizer_scales_as_clipping_does(tokens: float | Tensor, clip: float | None) -> None:
     found, expected = (updated(by_optimizer, tokens, clip) for by_optimizer in (True, False))
     assert found[0] == pytest.approx(expected[0].item(), rel=1e-6)
     assert found[0].dtype == torch.float32
@@ -41,5 +41,5 @@ def test_a_gradient_that_is_not_finite_has_no_finite_norm() -> None:
     model = nn.Linear(2, 2)
     for weight in model.parameters():
         weight.grad = torch.full_like(weight, torch.inf)
-    norm, _ = mean_gradient_scale(model, 3, 1.0)
+    norm, _ = mean_gradient_scale(model, 3.0, 1.0)
     assert not norm.isfinite()

@@ -78,7 +78,7 @@ def test_no_loss_reads(loss: dict[str, Any], recompute: bool) -> None:
 )
 def test_no_single_stack_reads(kind: type[UpdateModule], causal: bool, batch: Any) -> None:
     model = build_single_stack(tiny_config(), causal=causal)
-    forward_and_backward(on_device(kind(model, **module_settings())), batch)
+    forward_and_backward(on_device(kind(**module_settings(model))), batch)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_no_single_stack_reads(kind: type[UpdateModule], causal: bool, batch: An
     [
         (translation_module(tiny_transformer()), PAIRS),
         (
-            TaggingModule(build_single_stack(tiny_config(), causal=False), **module_settings()),
+            TaggingModule(**module_settings(build_single_stack(tiny_config(), causal=False))),
             TAGGED,
         ),
     ],
@@ -106,7 +106,7 @@ def updating(monkeypatch: pytest.MonkeyPatch, **settings: Any) -> UpdateModule:
     model = tiny_transformer(dropout=0.1)
     module = on_device(translation_module(model, clip=1.0, **settings))
     module._trainer = trainer = fake_trainer()
-    adam = build_optimizer(module.optimizer, module.model.parameters())
+    adam = build_optimizer(module.config.optimizer, module.model.parameters())
 
     def step() -> None:
         adam.step()
