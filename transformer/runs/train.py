@@ -49,7 +49,7 @@ from transformer.training.optimization.compile_choice import compile_choice
 from transformer.training.optimization.divergence import Diverged, save_text
 from transformer.training.precision import resolve_precision, trains_on_gpu
 from transformer.training.process_state import process_state_kept
-from transformer.training.trainer import bound_by_epochs, build_trainer, end_reason
+from transformer.training.trainer import build_trainer, end_reason, updates_of_epochs
 
 logger = logging.getLogger(__name__)
 
@@ -270,12 +270,14 @@ def _fit(
     resume_state: ResumeState,
     watching: Sequence[Callback],
 ) -> Trainer:
-    read, epochs = resume_state.checkpoint, config.trainer.max_epochs
+    read, epochs, updates = resume_state.checkpoint, config.trainer.max_epochs, -1
     resume: Path | None = None if read is None else read.file
+    if epochs is not None and epochs >= 0:
+        updates = updates_of_epochs(epochs, task.data, resume_state.done, resume_state.loader)
+    selection = task.model_selection(config)
     while True:
         callbacks = [MemoryPreflight(task.data), *watching]
-        trainer = build_trainer(config, folder, callbacks, task.model_selection(config), read)
-        bound_by_epochs(trainer, epochs, task.data, resume_state.done, resume_state.loader)
+        trainer = build_trainer(config, folder, callbacks, selection, read, updates)
         try:
             trainer.fit(task.module, datamodule=task.data, ckpt_path=resume)
             raise_if_stopped(trainer)

@@ -33,6 +33,8 @@ from transformer.training.checkpointing.callbacks import (
 from transformer.training.checkpointing.checkpoint_io import AtomicCheckpointIO
 from transformer.training.checkpointing.training_state import Resumable
 from transformer.training.distributed.ddp import replicated_strategy, resolve_devices
+from transformer.training.distributed.rendezvous import external_rank
+from transformer.training.lightning_internals import leave_signals
 from transformer.training.model_selection import ModelSelection
 from transformer.training.precision import resolve_precision
 
@@ -53,12 +55,18 @@ def build_trainer(
     validation: Sequence[Callback],
     selection: ModelSelection,
     resume: Resumable | None = None,
+    max_steps: int = -1,
 ) -> Trainer:
-    """Lightning's trainer with the user's arguments; raises InputError if it rejects one."""
+    """Lightning's trainer with the user's arguments; raises InputError if it rejects one.
+
+    Training ends after ``max_steps`` updates in all, if that is less than ``trainer.max_steps``.
+    """
     _quieten_lightning()
     given = resolve_devices(resolve_precision(config.trainer))
     arguments = {key: value for key, value in asdict(given).items() if key not in _OURS}
     arguments["strategy"] = _strategy(config, given)
+    if max_steps >= 0 and not 0 <= given.max_steps <= max_steps:
+        arguments["max_steps"] = max_steps
     callbacks = build_callbacks(config, validation, selection, folder / "checkpoints")
     loggers = build_loggers(config.logger, folder)
     if config.logger.wandb:
@@ -82,10 +90,7 @@ def build_trainer(
         )
     except (MisconfigurationException, ValueError, TypeError) as error:
         raise InputError(f"trainer: {' '.join(str(error).split())}") from error
-    # Lightning's signal handlers would communicate with other ranks at any time.
-    trainer._signal_connector.register_signal_handlers = lambda: None  # type: ignore[method-assign]
-    # It would send, and read, whether there was one before every update.
-    trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor = lambda: None  # type: ignore[method-assign]
+    leave_signals(trainer)
     return trainer
 
 
@@ -122,22 +127,16 @@ def _strategy(config: RunConfig, trainer: TrainerConfig) -> Strategy | str:
     return replicated_strategy(config.model)
 
 
-def bound_by_epochs(
-    trainer: Trainer,
-    epochs: int | None,
-    data: BatchModule,
-    done: int = 0,
-    before: dict[str, Any] | None = None,
-) -> None:
-    """Convert the limit in epochs to updates, because the sequence of batches has no end."""
-    if epochs is None or epochs < 0:
-        return
-    batches, assignment = data.row, RankAssignment(trainer.world_size, data.accumulation)
+def updates_of_epochs(
+    epochs: int, data: BatchModule, done: int = 0, before: dict[str, Any] | None = None
+) -> int:
+    """The number of updates at the end of so many epochs: the sequence of batches has no end."""
+    rank = external_rank()
+    ranks = 1 if rank is None else rank.ranks
+    batches, assignment = data.row, RankAssignment(ranks, data.accumulation)
     assert batches.epoch_length is not None  # not of a stream (settings/run.py)
     left = epochs * batches.epoch_length - next_batch(before, done, batches, assignment)
-    updates = done + max(0, math.ceil(left / assignment.batches))
-    if not 0 <= trainer.max_steps <= updates:
-        trainer.fit_loop.epoch_loop.max_steps = updates
+    return done + max(0, math.ceil(left / assignment.batches))
 
 
 def end_reason(trainer: Trainer, config: RunConfig) -> tuple[str, str]:

@@ -6,14 +6,17 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytorch_lightning import Callback, LightningModule, Trainer
-from pytorch_lightning.loggers import Logger, TensorBoardLogger
+from pytorch_lightning.loggers import Logger
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
 from transformer.common.files import NoSpaceLeft, open_unlinked, written_whole
 from transformer.settings.logger import LoggerConfig
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
 
 log = logging.getLogger(__name__)
 
@@ -113,49 +116,76 @@ class ContinuedCSVLogger(EpochLogger):
             self._saved, self._columns = -1, []
 
 
-class ContinuedTensorBoard(TensorBoardLogger, EpochLogger):
-    """Continues the events of a run; ``steps`` is the number of the last logged step, plus one."""
+class ContinuedTensorBoard(EpochLogger):
+    """Writes the events of a run; ``steps`` is the number of the last logged step, plus one.
 
-    steps = 0
+    Lightning's ``TensorBoardLogger`` cannot hide the points after the checkpoint of a resumed run.
+    """
+
+    name = version = ""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder / "tensorboard"
+        self.steps = 0
+        self._purged: int | None = None
+        self._writer: SummaryWriter | None = None
+
+    @property
+    def save_dir(self) -> str:
+        return str(self.folder)
+
+    log_dir = save_dir
+
+    @property
+    def experiment(self) -> "SummaryWriter":
+        """torch's writer of this process."""
+        if self._writer is None:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._writer = SummaryWriter(str(self.folder), purge_step=self._purged)
+        return self._writer
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         self.steps = max(self.steps, (step or 0) + 1)
         with self._skip_on_full_disk():
-            super().log_metrics(self.with_epoch(metrics, step), step)
+            for name, value in self.with_epoch(metrics, step).items():
+                self.experiment.add_scalar(name, value, step)
+
+    def log_hyperparams(self, *args: Any, **settings: Any) -> None:
+        """Write nothing: ``config.yaml`` holds them."""
 
     @rank_zero_only
     def save(self) -> None:
-        with self._skip_on_full_disk():
-            super().save()
+        if self._writer is not None:
+            with self._skip_on_full_disk():
+                self._writer.flush()
 
     @rank_zero_only
     def finalize(self, status: str) -> None:
-        with self._skip_on_full_disk():
-            super().finalize(status)
+        if self._writer is not None:
+            with self._skip_on_full_disk():
+                self._writer.close()
 
     @rank_zero_only
     def cut(self, step: int) -> None:
-        self.steps = step
+        """Hide the points from this step on: the run has returned to an earlier update."""
+        self.finalize("cut")
+        self.steps = self._purged = step
+        self._writer = None
         with self._skip_on_full_disk():
-            writer = self.experiment
-            writer.close()
-            writer.purge_step = step
-            writer._get_file_writer()
+            _ = self.experiment
 
     @contextmanager
     def _skip_on_full_disk(self) -> Iterator[None]:
         """Log a warning instead of an error if a point cannot be written."""
         try:
             yield
-        except (OSError, ValueError) as error:
-            # Lightning turns every error of a point into a ValueError.
-            cause = error if isinstance(error, OSError) else error.__cause__
-            if not isinstance(cause, OSError):
-                raise
-            log.warning("tensorboard: %s; some points are missing", cause.strerror)
+        except OSError as error:
+            log.warning("tensorboard: %s; some points are missing", error.strerror)
             # A writer that has failed once keeps failing: the next point opens another file.
-            self._experiment = None
+            self._writer = None
 
 
 class ContinuedLogs(Callback):
@@ -191,5 +221,5 @@ def build_loggers(config: LoggerConfig, folder: Path) -> list[Logger]:
     """The loggers of the config."""
     loggers: list[Logger] = [ContinuedCSVLogger(folder)] if config.csv else []
     if config.tensorboard:
-        loggers.append(ContinuedTensorBoard(folder, name="tensorboard", version=""))
+        loggers.append(ContinuedTensorBoard(folder))
     return loggers

@@ -117,6 +117,6 @@ class LastValidation(Callback):
     """Adds a validation after the last update, so that its weights can be the best."""
 
     def on_train_batch_end(self, trainer: Trainer, *_: object) -> None:
-        """Set the interval, which Lightning reads after this, so that it validates now."""
+        """Stop, so that Lightning validates now whatever the interval is."""
         if 0 <= trainer.max_steps <= trainer.global_step:
-            trainer.val_check_batch = 1
+            trainer.should_stop = True

@@ -13,7 +13,12 @@ from transformer.common.files import remove_parts
 from transformer.training.checkpointing import checkpoint_io
 from transformer.training.checkpointing.averaging import newest_checkpoints
 from transformer.training.checkpointing.run_directory import mark_unfinished
-from transformer.training.checkpointing.training_state import SavedCallback, validate_now
+from transformer.training.checkpointing.training_state import SavedCallback
+from transformer.training.lightning_internals import (
+    begin_after_update,
+    set_max_steps,
+    validate_now,
+)
 from transformer.training.model_selection import ModelSelection
 
 _FILES = (f"{LAST}.ckpt", "best.ckpt", "step-*.ckpt", f"*{SUFFIX}")
@@ -47,13 +52,12 @@ class LastCheckpoint(SavedCallback, Checkpoint):
         """Let a finished run whose last validation is missing start."""
         if self.validates:
             self._max_steps, self._should_stop = trainer.max_steps, trainer.should_stop
-            trainer.fit_loop.epoch_loop.max_steps = -1
+            set_max_steps(trainer, -1)
             trainer.should_stop = False
 
     def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
         """Save a new run, or a run after a return; run a validation that a stop prevented."""
-        # Otherwise Lightning would repeat or skip a part of the loop.
-        trainer.fit_loop.epoch_loop.restarting = False
+        begin_after_update(trainer)
         unused = None
         if trainer.is_global_zero:
             remove_parts(self.path.parent, *_FILES)
@@ -71,7 +75,7 @@ class LastCheckpoint(SavedCallback, Checkpoint):
             _raise_on_rank(error, trainer)
         if self.validates:
             if self._max_steps is not None:
-                trainer.fit_loop.epoch_loop.max_steps = self._max_steps
+                set_max_steps(trainer, self._max_steps)
             validate_now(trainer)
             trainer.should_stop |= self._should_stop
 

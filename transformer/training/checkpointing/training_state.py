@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from pytorch_lightning import Callback, LightningModule, Trainer
-from pytorch_lightning.callbacks import WeightAveraging
 from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
@@ -15,6 +14,7 @@ from transformer.checkpoint.checkpoint import PORTABLE, find_last
 from transformer.common.errors import InputError, errors_name, raise_objections
 from transformer.common.schema import Range, typed, typed_value
 from transformer.data.datamodules.base import BatchModule
+from transformer.training.lightning_internals import loop_state
 
 Count = Annotated[int, Range(0)]
 
@@ -42,7 +42,6 @@ _CALLBACKS = {
     "LastCheckpoint": _state(validates=bool),
     "Patience": _state(best=tuple[float, float] | None, waited=Count),
     "Objective": _state(metric=str, best=float | None),
-    "MovingAverage": _state(latest_update_step=Count),
 }
 
 
@@ -180,33 +179,15 @@ def schedule_state(schedule: LambdaLR, done: int, scale: float) -> dict[str, Any
 
 def restore_progress(checkpoint: dict[str, Any], trainer: Trainer, module: LightningModule) -> None:
     """Change the state before Lightning restores it, so that it resumes after the last update."""
-    if not any(isinstance(c, WeightAveraging) for c in trainer.callbacks):  # type: ignore[attr-defined]
+    if not any(type(c).__name__ == "MovingAverage" for c in trainer.callbacks):  # type: ignore[attr-defined]
         # Without callbacks.ema_decay, training resumes with the weights and not their average.
         checkpoint["state_dict"] = checkpoint.pop("current_model_state", checkpoint["state_dict"])
     for part in ("state_dict", "current_model_state"):
         _check_shapes(checkpoint.get(part, checkpoint["state_dict"]), module)
     done = checkpoint["global_step"]
-    loops = trainer.fit_loop.state_dict()
-    counted = {"ready": done, "started": done, "processed": done, "completed": done}
-    loops["epoch_loop.batch_progress"]["total"] |= counted
-    steps = loops["epoch_loop.manual_optimization.optim_step_progress"]["total"]
-    steps |= {"ready": done, "completed": done}
-    loops["epoch_loop.state_dict"] = {"_batches_that_stepped": done}
     if isinstance(data := trainer.datamodule, BatchModule):  # type: ignore[attr-defined]
         data.resume_from(loader_state(checkpoint))
-    checkpoint["loops"] = {"fit_loop": loops}
-
-
-def validate_now(trainer: Trainer) -> None:
-    """Run the validation that was due after the last update; log its metrics at that update."""
-    loop = trainer.fit_loop.epoch_loop
-    trainer.validating = True
-    # Lightning counts an update for its logs when the validation after it is over.
-    done = loop._batches_that_stepped
-    loop._batches_that_stepped = max(0, done - 1)
-    loop.val_loop.run()
-    loop._batches_that_stepped = done
-    trainer.training = True
+    checkpoint["loops"] = loop_state(trainer, done)
 
 
 def _check_shapes(weights: dict[str, Any], module: LightningModule) -> None:

@@ -29,11 +29,10 @@ class ReplicatedStrategy(DDPStrategy):
         if rank is not None and not torch.distributed.is_initialized():
             device = self.root_device
             torch.distributed.init_process_group(
-                self._get_process_group_backend(),
+                torch.distributed.get_default_backend_for_device(device),
                 store=shared_store(rank),
                 rank=rank.rank,
                 world_size=rank.ranks,
-                timeout=self._timeout,
                 device_id=None if device.type == "cpu" else device,
             )
         super().setup_distributed()

@@ -1,48 +1,59 @@
-"""The moving average on a device other than a CPU."""
+"""The moving average of the weights, without a read of the device."""
 
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 from pytorch_lightning.strategies import SingleDeviceStrategy
+from torch.optim.swa_utils import AveragedModel, get_ema_avg_fn
 
+from tests.helpers.model.models import tiny_transformer
 from tests.helpers.model.tolerance import assert_close
 from tests.helpers.training.fakes import fake_trainer
 from tests.helpers.training.updates import translation_module
 from transformer.training.callbacks.ema import MovingAverage
 
 
-def set_up(device: str) -> tuple[MovingAverage, Any, Any]:
-    module, average = translation_module(), MovingAverage(0.75)
-    trainer = fake_trainer(strategy=SingleDeviceStrategy(device))
+def set_up(device: str = "cpu") -> tuple[MovingAverage, Any, Any]:
+    module = translation_module(tiny_transformer(tie_embeddings="all")).to(device)
+    average, trainer = MovingAverage(0.75), fake_trainer(strategy=SingleDeviceStrategy(device))
     average.setup(trainer, module, "fit")
-    return average, trainer, module.to(device)
+    return average, trainer, module
 
 
 def test_the_average_is_updated_without_a_host_read() -> None:
     """A tensor on the meta device cannot be read."""
     average, trainer, module = set_up("meta")
-    applied = torch.ones((), dtype=torch.bool, device="meta")
-    outputs = {"outcome": SimpleNamespace(applied=applied)}
+    outputs = {"outcome": SimpleNamespace(applied=torch.ones((), device="meta").bool())}
     average.on_train_batch_end(trainer, module, outputs, None, 0)
-    assert average._average_model is not None
-    weights = average._average_model.parameters()
-    assert {weight.device.type for weight in weights} == {"meta"}
+    checkpoint = {"state_dict": module.state_dict()}
+    average.on_save_checkpoint(trainer, module, checkpoint)
+    assert {weight.device.type for weight in checkpoint["state_dict"].values()} == {"meta"}
 
 
-def test_the_average_on_a_gpu_is_that_on_a_cpu() -> None:
-    averages, module = [set_up("cpu")[0] for _ in range(2)], set_up("cpu")[2]
-    devices = [SingleDeviceStrategy("cpu"), SimpleNamespace(root_device=torch.device("cuda"))]
+def test_the_average_is_that_of_torch_and_goes_on_from_a_checkpoint() -> None:
+    average, trainer, module = set_up()
+    expected = AveragedModel(module, avg_fn=get_ema_avg_fn(0.75))
     torch.manual_seed(1)
-    for step, good in enumerate((False, True, False, True, True), 1):
+    for good in (False, True, False, True, True):
         for weight in module.parameters() if good else ():
             weight.data += torch.randn_like(weight)
-        outcome = SimpleNamespace(numbers=SimpleNamespace(good=good), applied=torch.tensor(good))
-        for average, strategy in zip(averages, devices, strict=True):
-            trainer = fake_trainer(strategy=strategy, global_step=step)
-            average.on_train_batch_end(trainer, module, {"outcome": outcome}, None, 0)
-    here, there = (average._average_model for average in averages)
-    assert here is not None and there is not None
-    assert here.n_averaged == there.n_averaged == 3
-    for one, other in zip(here.parameters(), there.parameters(), strict=True):
-        assert_close(one, other)
+        if good:
+            expected.update_parameters(module)
+        outputs = {"outcome": SimpleNamespace(applied=torch.tensor(good))}
+        average.on_train_batch_end(trainer, module, outputs, None, 0)
+        checkpoint: dict[str, Any] = {"state_dict": module.state_dict()}
+        average.on_save_checkpoint(trainer, module, checkpoint)
+        current = {name: value.clone() for name, value in module.state_dict().items()}
+        average, trainer, module = set_up()
+        module.load_state_dict(checkpoint["state_dict"])
+        average.on_load_checkpoint(trainer, module, checkpoint)
+        assert all(torch.equal(module.state_dict()[name], current[name]) for name in current)
+    assert checkpoint["averaging_state"]["n_averaged"] == expected.n_averaged == 3
+    for name, value in expected.module.state_dict().items():
+        assert_close(checkpoint["state_dict"][name], value)
+    # A validation sees the averages, and training goes on with the weights.
+    average.on_validation_epoch_start(trainer, module)
+    assert_close(module.model.projection.weight, expected.module.model.projection.weight)
+    average.on_validation_epoch_end(trainer, module)
+    assert torch.equal(module.model.projection.weight, current["model.projection.weight"])
