@@ -24,7 +24,7 @@ from benchmarks.data.made_up_text import write_text
 from benchmarks.training.process_memory import Measurement, measure
 
 if TYPE_CHECKING:
-    from transformer.data.datamodules.translation import DataModule
+    from transformer.data.datamodules.translation import TranslationData
 
 ROOT = Path(__file__).resolve().parents[2]
 STAGES = ("generate", "prepare", "train", "batches")
@@ -75,12 +75,12 @@ def go_through_batches(folder: Path, tokens: int, extra: Sequence[str]) -> None:
     print("mark next epoch laid out", flush=True)
 
 
-def _data(folder: Path, extra: Sequence[str]) -> "DataModule":
+def _data(folder: Path, extra: Sequence[str]) -> "TranslationData":
     from transformer.cli.config.compose import compose_config, run_settings
-    from transformer.data.datamodules.translation import DataModule
+    from transformer.data.datamodules.translation import TranslationData
 
     config = run_settings(compose_config("train", overrides(folder, extra)))
-    return DataModule(config.data, config.tokenizer)
+    return TranslationData(config)
 
 
 def row(stage: str, taken: Measurement) -> str:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from transformer.cli.config.compose import compose_config, run_settings
-from transformer.data.datamodules.translation import DataModule
+from transformer.data.datamodules.translation import TranslationData
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import score
 from transformer.settings.run import RunConfig
@@ -111,7 +111,7 @@ def corpora(old: Subject, new: Subject, *, both: bool) -> list[str]:
 def scores(checkpoint: str, old: Subject, new: Subject, more: Sequence[str]) -> dict[str, Any]:
     """BLEU of a run on both validation texts."""
     config = _config((*corpora(old, new, both=True), *more))
-    data, translator = DataModule(config.data, config.tokenizer), Translator.load(checkpoint)
+    data, translator = TranslationData(config), Translator.load(checkpoint)
     found: dict[str, Any] = {}
     for name in ("new", "old"):
         texts = data.texts(f"validation_{name}")

@@ -232,7 +232,6 @@ def _prepare(
 
         config = with_resolved_budget(config, payload, initial)
     task = make_task(config, initial)
-    task.data.accumulation = config.trainer.accumulate_grad_batches
     if payload is not None:
         # The fraction of pairs that were left out was checked when the run began.
         task.data.max_left_out = 1.0

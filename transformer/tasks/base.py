@@ -102,5 +102,4 @@ def single_stack_data(
             f"task={config.task} has one stack and one text and does not use {given}; leave that "
             f"out, or begin with experiment={experiment}"
         )
-    positions = model.max_length if model.positions == "learned" else None
-    return kind(data, config.tokenizer, initial_tokenizer=tokenizer, positions=positions)
+    return kind(config, tokenizer)

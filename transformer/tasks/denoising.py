@@ -41,7 +41,7 @@ class Denoising(TranslationTask):
         if given := " ".join(f"{key}={value}" for key, value in keys.items() if value):
             raise InputError(f"task=denoising reads one text, and not {given}; leave that out")
         self.config = config
-        self.data = DenoisingData(config.data, config.tokenizer, initial_tokenizer=tokenizer)
+        self.data = DenoisingData(config, tokenizer)
 
     @staticmethod
     def model_selection(config: RunConfig) -> ModelSelection:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from transformer.data.datamodules.translation import DataModule
+from transformer.data.datamodules.translation import TranslationData
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.long_inputs import warn_about_length_limit
 from transformer.decoding.translation.document_translator import in_documents
@@ -30,7 +30,7 @@ _SHOWN = 200
 class TranslationTask(Task):
     """The task ``translation``."""
 
-    data: DataModule
+    data: TranslationData
     module_class: type[TranslationModule] = TranslationModule
 
     def __init__(self, config: RunConfig, tokenizer: Tokenizer | None = None) -> None:
@@ -38,18 +38,7 @@ class TranslationTask(Task):
         check_no_noise(config)
         for name in {*config.metrics.tested, *config.metrics.validated}:
             build_metric(name, config.metrics)  # an error now is better than after training
-        kind: type[DataModule] = DataModule
-        if config.data.streaming:
-            from transformer.data.datamodules.streaming import StreamData
-
-            kind = StreamData
-        self.data = kind(
-            config.data,
-            config.tokenizer,
-            initial_tokenizer=tokenizer,
-            links=config.loss.alignment_weight > 0,
-            augmentation=config.augmentation,
-        )
+        self.data = TranslationData(config, tokenizer)
 
     @staticmethod
     def model_selection(config: RunConfig) -> ModelSelection:

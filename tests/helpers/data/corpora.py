@@ -1,14 +1,18 @@
-"""A tiny corpus and a DataModule over it, for the tests of this folder."""
+"""A tiny corpus and a TranslationData over it, for the tests of this folder."""
 
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from transformer.data.corpora.resolve import find_splits
 from transformer.data.datamodules.base import BatchModule
-from transformer.data.datamodules.translation import DataModule
+from transformer.data.datamodules.translation import TranslationData
 from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.settings.augmentation import AugmentationConfig
 from transformer.settings.data import DataConfig
+from transformer.settings.loss import LossConfig
+from transformer.settings.run import RunConfig
 from transformer.settings.tokenizer import TokenizerConfig
 
 SENTENCES = ["a b c", "b c d e", "c a", "d d d a b", "e", "a e c b", "b a", "c c d", "d e a b c"]
@@ -56,13 +60,47 @@ def tokenizer_config(**changes: Any) -> TokenizerConfig:
 
 def data_module(
     folder: Path, sampling: float = 0.0, initial_tokenizer: Tokenizer | None = None, **changes: Any
-) -> DataModule:
-    """Make a DataModule over `write_corpus`; ``changes`` replace fields of its DataConfig."""
-    return DataModule(
+) -> TranslationData:
+    """Make a TranslationData over `write_corpus`; ``changes`` replace fields of its DataConfig."""
+    return translation_data(
         data_config(folder, **changes),
         tokenizer_config(sampling=sampling),
         initial_tokenizer=initial_tokenizer,
     )
+
+
+def translation_data(
+    data: DataConfig,
+    tokenizer: TokenizerConfig,
+    *,
+    initial_tokenizer: Tokenizer | None = None,
+    links: bool = False,
+    augmentation: AugmentationConfig | None = None,
+) -> TranslationData:
+    """The data of a run with these groups of its config, and with word ``links`` or without."""
+    config = data_run(data, tokenizer, links=links, augmentation=augmentation)
+    return TranslationData(config, initial_tokenizer)
+
+
+def data_run(
+    data: DataConfig,
+    tokenizer: TokenizerConfig,
+    *,
+    links: bool = False,
+    augmentation: AugmentationConfig | None = None,
+    positions: int | None = None,
+) -> RunConfig:
+    """The config of a run; with ``positions``, the model learns so many."""
+    config = RunConfig(
+        data=data,
+        tokenizer=tokenizer,
+        loss=LossConfig(alignment_weight=1.0 if links else 0.0),
+        augmentation=augmentation or AugmentationConfig(),
+    )
+    if positions is None:
+        return config
+    model = replace(config.model, positions="learned", max_length=positions)
+    return replace(config, model=model)
 
 
 def first_epoch(module: BatchModule) -> list[Any]:

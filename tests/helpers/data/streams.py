@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.helpers.data.corpora import SENTENCES, data_config, tokenizer_config
-from transformer.data.datamodules.streaming import StreamData
+from tests.helpers.data.corpora import SENTENCES, data_config, tokenizer_config, translation_data
+from transformer.data.datamodules.streaming import StreamedData
 from transformer.settings.augmentation import AugmentationConfig
 
 PAIRS = [(f"{a} {b}", f"{a} {b}"[::-1]) for a in SENTENCES for b in SENTENCES]
@@ -48,19 +48,20 @@ def stream(
     sampling: float = 0.0,
     augmentation: AugmentationConfig | None = None,
     **changes: Any,
-) -> StreamData:
+) -> StreamedData:
     given = str(folder / "part-*.tsv") if train is None else train
     changes = {"streaming": True, "buffer": 20, "validation": str(folder / "val.tsv")} | changes
     config = data_config(folder, train=given, **changes)
-    return StreamData(config, tokenizer_config(sampling=sampling), augmentation=augmentation)
+    tokenizer = tokenizer_config(sampling=sampling)
+    return translation_data(config, tokenizer, augmentation=augmentation)  # type: ignore[return-value]
 
 
-def texts(module: StreamData, numbers: range) -> list[str]:
+def texts(module: StreamedData, numbers: range) -> list[str]:
     batches = (module._training[module.row[number]] for number in numbers)
     return [t for b in batches for t in module.tokenizer.decode_target(b.target_output.tolist())]
 
 
-def epoch_of(module: StreamData, epoch: int) -> range:
+def epoch_of(module: StreamedData, epoch: int) -> range:
     """The numbers of the batches of an epoch."""
     number, found = 0, []
     while (key := module.row[number]).epoch <= epoch:

@@ -91,14 +91,14 @@ class SignalAt:
 
     def __call__(self) -> None:
         """Plant it."""
-        from transformer.data.datamodules.translation import DataModule
+        from transformer.data.datamodules.translation import TranslationData
         from transformer.tasks.translate_validation import TranslateValidation
         from transformer.tasks.translation import TranslationTask
         from transformer.training.callbacks.metrics import Measure
         from transformer.training.checkpointing.callbacks import LastCheckpoint
 
         around: dict[str, Any] = {
-            "prepare": (DataModule, "prepare_data"),
+            "prepare": (TranslationData, "prepare_data"),
             "translate": (TranslateValidation, "on_validation_epoch_start"),
             "end": (LastCheckpoint, "on_train_end"),
             "test": (TranslationTask, "evaluator"),

@@ -29,40 +29,35 @@ from transformer.data.batching.token_batches import BatchKey, BatchPlan
 from transformer.data.corpora.mixture import sampling_weights
 from transformer.data.text.training_filters import log_level
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.settings.augmentation import AugmentationConfig
-from transformer.settings.data import DataConfig
-from transformer.settings.tokenizer import TokenizerConfig
+from transformer.settings.run import RunConfig
 
 logger = logging.getLogger(__name__)
 
 
 class BatchModule(LightningDataModule, ABC):
-    """Training batches from the current update on, ``accumulation`` for each, and validation."""
+    """Training batches from the current update on, ``accumulation`` for each, and validation.
 
-    accumulation = 1
+    A batch of Lightning is a whole update, and an epoch has no end: bound training by ``max_steps``
+    or ``max_time``.
+    """
 
-    def __init__(
-        self,
-        data: DataConfig,
-        tokenizer: TokenizerConfig,
-        *,
-        initial_tokenizer: Tokenizer | None = None,
-        links: bool = False,
-        positions: int | None = None,
-        augmentation: AugmentationConfig | None = None,
-    ) -> None:
-        """Store the config; nothing is read yet.
+    def __init__(self, config: RunConfig, tokenizer: Tokenizer | None = None) -> None:
+        """Store the config of a run; nothing is read yet.
 
-        ``initial_tokenizer`` is that of a checkpoint; then ``tokenizer`` only sets its sampling.
-        ``links`` adds word alignments to the batches. The model has so many ``positions``, bos or
-        eos included; None: unlimited.
+        Without a ``tokenizer``, such as that of a checkpoint, one is learned; with one, the config
+        sets only its sampling.
         """
         super().__init__()
+        data, model = config.data, config.model
+        self.accumulation = config.trainer.accumulate_grad_batches
         self._data = data
-        self._tokenizer_config = tokenizer
-        self._initial_tokenizer = initial_tokenizer
-        self._links, self._positions = links, positions
-        self._augmentation = augmentation or AugmentationConfig()
+        self._tokenizer_config = config.tokenizer
+        self._initial_tokenizer = tokenizer
+        # Whether batches have word alignments.
+        self._links = config.loss.alignment_weight > 0
+        # Of the model, bos or eos included; None: unlimited.
+        self._positions = model.max_length if model.positions == "learned" else None
+        self._augmentation = config.augmentation
         self._cache = given_path(data.cache)
         self._loader: UpdateLoader[Any] | None = None
         self._before: dict[str, Any] | None = None
@@ -140,7 +135,12 @@ class BatchModule(LightningDataModule, ABC):
         return int(np.quantile(lengths[0], 0.999, method="higher"))
 
     def train_dataloader(self) -> UpdateLoader[Any]:
-        """The updates of this rank, from the current one on."""
+        """The updates of this rank, from the current one on; InputError if they would not end."""
+        if self.trainer is not None and self.trainer.max_epochs not in (None, -1):
+            raise InputError(
+                f"Trainer(max_epochs={self.trainer.max_epochs}): an epoch has no end here; set "
+                "max_steps or max_time, and leave max_epochs out"
+            )
         rank, ranks = self._rank()
         self._loader = UpdateLoader(
             self._training,

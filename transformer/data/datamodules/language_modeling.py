@@ -8,7 +8,7 @@ from typing import Any
 from transformer.data.corpora.mixture import AnySplit
 from transformer.data.corpora.resolve import find_splits
 from transformer.data.corpora.split import Split
-from transformer.data.datamodules.translation import DataModule
+from transformer.data.datamodules.translation import TranslationData
 from transformer.data.text.parallel import Pair, file_format
 from transformer.settings.data import DataConfig
 
@@ -21,7 +21,7 @@ class TargetSplit(Split):
         return ((target, target) for _, target in super().__iter__())
 
 
-class MonolingualData(DataModule):
+class MonolingualData(TranslationData):
     """Batches of the target side of a corpus; ``data.source`` only helps to find it."""
 
     def prepare_data(self) -> None:

@@ -10,7 +10,7 @@ from torch.utils.data import Dataset
 
 from transformer.data.batching.batch import Batch, collate
 from transformer.data.binarized.dataset import SegmentationSampler
-from transformer.data.datamodules.translation import DataModule
+from transformer.data.datamodules.translation import TranslationData
 from transformer.data.streaming.buffers import BufferReader
 from transformer.data.streaming.shards import Shard, ShardPosition, find_shards, shards_fingerprint
 from transformer.data.streaming.streamed_batches import StreamedBatches, StreamedKey
@@ -29,7 +29,7 @@ class StreamDataset(Dataset[Batch]):
         return collate(*self.sampler.ids(key.content, pairs, key.epoch, key.pairs)[:2])
 
 
-class StreamData(DataModule):
+class StreamedData(TranslationData):
     """Batches of shards that are read again in each epoch."""
 
     @cached_property

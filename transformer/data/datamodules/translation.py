@@ -29,6 +29,7 @@ from transformer.data.text.parallel import Pair
 from transformer.data.text.training_filters import Filters
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.data.tokenization.vocabulary import Pairs
+from transformer.settings.run import RunConfig
 from transformer.settings.tokenizer import FILES, SYMBOLS, UNK
 
 logger = logging.getLogger(__name__)
@@ -40,8 +41,19 @@ _MANY_UNKNOWN = 0.1
 _LAYOUT = 2
 
 
-class DataModule(BatchModule):
-    """Batches for training and validation, and the raw text of every evaluation split."""
+class TranslationData(BatchModule):
+    """Batches for training and validation, and the raw text of every evaluation split.
+
+    For ``data.streaming`` an object of this class is a ``StreamedData``, as a ``pathlib.Path`` is
+    one of the system.
+    """
+
+    def __new__(cls, config: RunConfig, tokenizer: Tokenizer | None = None) -> "TranslationData":
+        if cls is TranslationData and config.data.streaming:
+            from transformer.data.datamodules.streaming import StreamedData
+
+            return super().__new__(StreamedData)
+        return super().__new__(cls)
 
     @cached_property
     def tokenizer(self) -> Tokenizer:

@@ -21,7 +21,7 @@ from tests.helpers.suite.fork_server import FORKS
 from transformer.data.batching.batch import Batch
 from transformer.data.batching.batch_sequence import RankAssignment
 from transformer.data.batching.loader import Update, UpdateLoader
-from transformer.data.datamodules.translation import DataModule
+from transformer.data.datamodules.translation import TranslationData
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_corpus(tmp_path_factory.mktemp("corpus")).parent
 
 
-def sampling_module(folder: Path, **changes: Any) -> DataModule:
+def sampling_module(folder: Path, **changes: Any) -> TranslationData:
     return data_module(folder, sampling=0.3, **changes)
 
 

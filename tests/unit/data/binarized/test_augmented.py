@@ -8,11 +8,17 @@ import numpy as np
 import pytest
 import torch
 
-from tests.helpers.data.corpora import data_config, first_epoch, tokenizer_config, write_corpus
+from tests.helpers.data.corpora import (
+    data_config,
+    first_epoch,
+    tokenizer_config,
+    translation_data,
+    write_corpus,
+)
 from transformer.common.errors import InputError
 from transformer.data.batching.batch_sequence import ReplannedBatches
 from transformer.data.batching.token_batches import BatchKey
-from transformer.data.datamodules.translation import DataModule
+from transformer.data.datamodules.translation import TranslationData
 from transformer.settings.augmentation import AugmentationConfig
 
 MANY = AugmentationConfig(upper=0.2, emoji=0.2, noise=0.1, joined=0.3)
@@ -25,19 +31,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def module(
     folder: Path, augmentation: AugmentationConfig = MANY, sampling: float = 0.0, **changes: Any
-) -> DataModule:
+) -> TranslationData:
     config = data_config(folder, **changes)
     tokenizer = tokenizer_config(sampling=sampling)
-    made = DataModule(config, tokenizer, augmentation=augmentation)
+    made = translation_data(config, tokenizer, augmentation=augmentation)
     made.prepare_data()
     return made
 
 
-def spelled(data: DataModule, key: BatchKey) -> list[str]:
+def spelled(data: TranslationData, key: BatchKey) -> list[str]:
     return data.tokenizer.decode_target(data._training[key].target_output.tolist())
 
 
-def keys(data: DataModule, epoch: int) -> list[BatchKey]:
+def keys(data: TranslationData, epoch: int) -> list[BatchKey]:
     length = data.row.epoch_length
     assert length is not None
     return [data.row[number] for number in range(epoch * length, (epoch + 1) * length)]
@@ -124,7 +130,7 @@ def test_word_links_follow_their_words(folder: Path) -> None:
     links.write_text("".join(" ".join(f"{i}-{n - 1 - i}" for i in range(n)) + "\n" for n in counts))
     config = data_config(folder, alignment=str(links), batch_tokens=900, max_length=100)
     augmentation = AugmentationConfig(joined=0.5, blanks=0.5)
-    data = DataModule(config, tokenizer_config(), links=True, augmentation=augmentation)
+    data = translation_data(config, tokenizer_config(), links=True, augmentation=augmentation)
     data.prepare_data()
     batch = data._training[BatchKey(1, np.arange(40))]
     assert batch.alignment is not None
@@ -146,4 +152,4 @@ def test_features_are_not_disturbed(folder: Path) -> None:
     config = data_config(folder, train=str(folder / "features.tsv"), features=";")
     tokenizer = tokenizer_config(algorithm="char", features=";")
     with pytest.raises(InputError, match="augmentation disturbs sentences, not features"):
-        DataModule(config, tokenizer, augmentation=MANY).prepare_data()
+        translation_data(config, tokenizer, augmentation=MANY).prepare_data()

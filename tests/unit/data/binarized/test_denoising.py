@@ -7,7 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.helpers.data.corpora import data_config, first_epoch, tokenizer_config, write_corpus
+from tests.helpers.data.corpora import (
+    data_config,
+    data_run,
+    first_epoch,
+    tokenizer_config,
+    write_corpus,
+)
 from tests.helpers.decoding.translators import tiny_tokenizer
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import Row
@@ -116,11 +122,8 @@ def test_the_tags_of_a_text_stay_on_both_sides(objective: str) -> None:
 
 def data(folder: Path, **changes: Any) -> DenoisingData:
     tokenizer = tiny_tokenizer().with_words(["<extra_id_0>", "<extra_id_1>", "<extra_id_2>"])
-    return DenoisingData(
-        data_config(folder, train=str(write_corpus(folder)), **changes),
-        tokenizer_config(),
-        initial_tokenizer=tokenizer,
-    )
+    config = data_config(folder, train=str(write_corpus(folder)), **changes)
+    return DenoisingData(data_run(config, tokenizer_config()), tokenizer)
 
 
 def batches(data: DenoisingData) -> list[tuple[list[Any], list[Any]]]:

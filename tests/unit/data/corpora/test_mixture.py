@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.data.corpora import data_config, tokenizer_config, write_corpus
+from tests.helpers.data.corpora import data_config, tokenizer_config, translation_data, write_corpus
 from transformer.common.errors import InputError
 from transformer.common.schema import typed
 from transformer.data.corpora import holdout
@@ -23,7 +23,7 @@ from transformer.data.corpora.mixture import (
 )
 from transformer.data.corpora.resolve import find_splits
 from transformer.data.corpora.split import Split
-from transformer.data.datamodules.translation import DataModule
+from transformer.data.datamodules.translation import TranslationData
 from transformer.data.text import lines
 from transformer.data.tokenization.tags import SourceTags, parse_tags
 from transformer.settings.data import CorpusConfig, DataConfig
@@ -139,8 +139,8 @@ def test_large_corpora_are_counted_and_read_once(
     assert texts.ranges == {"big": range(3), "small": range(4, 7)}
 
 
-def module(config: DataConfig, **changes: Any) -> DataModule:
-    return DataModule(config, tokenizer_config(), **changes)
+def module(config: DataConfig, **changes: Any) -> TranslationData:
+    return translation_data(config, tokenizer_config(), **changes)
 
 
 def test_a_later_corpus_leaves_the_others_encoded(tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ def test_an_error_names_the_corpus(
 def test_each_corpus_keeps_its_own_epochs(tmp_path: Path, sampling: float) -> None:
     """No pair twice in an epoch of its corpus, none left out, and the shares are kept."""
     config = corpora(tmp_path, big={"weight": 1.0}, small={"weight": 3.0, "tag": "web"})
-    data = DataModule(config, tokenizer_config(sampling=sampling))
+    data = translation_data(config, tokenizer_config(sampling=sampling))
     data.prepare_data()
     seen: dict[tuple[int, int], list[int]] = {}
     keys = [data.row[number] for number in range(1000)]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.data.corpora import data_config, pairs_of, tokenizer_config
+from tests.helpers.data.corpora import data_config, data_run, pairs_of, tokenizer_config
 from tests.helpers.decoding.translators import tiny_tokenizer
 from transformer.common.errors import InputError
 from transformer.data.corpora.pocket import pocket_splits, pocket_text
@@ -31,7 +31,7 @@ def test_both_directions_have_the_same_pairs_and_links(tmp_path: Path) -> None:
 def test_words_have_tags_and_sources_one_target(tmp_path: Path) -> None:
     sources = [source for pairs in pairs_of(tmp_path, **ENGLISH).values() for source, _ in pairs]
     assert len(set(sources)) == len(sources)
-    data = TaggingData(data_config(tmp_path, **GERMAN), tokenizer_config())
+    data = TaggingData(data_run(data_config(tmp_path, **GERMAN), tokenizer_config()))
     assert data.splits == ("validation", "test", "test_novel")
     texts = [target for _, target in pocket_splits("en", "de")["validation"]]
     for text, (words, tags) in zip(texts, data.sentences("validation"), strict=True):
@@ -55,11 +55,8 @@ def test_a_sentence_without_positions_is_named_by_its_line(tmp_path: Path) -> No
     tagged = list(read_pocket_tags(pocket_text("de")["validation"]))
     lengths = TaggedDataset(tagged, tokenizer).lengths()[0]
     position = next(index for index, length in enumerate(lengths) if length > lengths[0])
-    data = TaggingData(
-        data_config(tmp_path, **GERMAN),
-        tokenizer_config(),
-        initial_tokenizer=tokenizer,
-        positions=int(lengths[:position].max()) + 1,
-    )
+    room = int(lengths[:position].max()) + 1
+    config = data_run(data_config(tmp_path, **GERMAN), tokenizer_config(), positions=room)
+    data = TaggingData(config, tokenizer)
     with pytest.raises(InputError, match=rf"validation\.de\.gz:{position + 1}: a sentence of"):
         data.prepare_data()

@@ -6,12 +6,17 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.data.corpora import data_config, first_epoch, tokenizer_config
+from tests.helpers.data.corpora import (
+    data_config,
+    data_run,
+    first_epoch,
+    tokenizer_config,
+    translation_data,
+)
 from tests.helpers.decoding.translators import tiny_tokenizer
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import Batch
 from transformer.data.datamodules.language_modeling import MonolingualData
-from transformer.data.datamodules.translation import DataModule
 from transformer.settings.tokenizer import EOS
 
 # As pairs the first is of a high ratio, the second too long; the last differ only in the source.
@@ -20,11 +25,9 @@ TARGETS = ["ein kind liest ein buch .", "ein hund .", "zwei katzen .", "zwei kat
 
 
 def module(folder: Path, positions: int | None = None, **changes: Any) -> MonolingualData:
+    config = data_config(folder, max_ratio=2.0, **changes)
     return MonolingualData(
-        data_config(folder, max_ratio=2.0, **changes),
-        tokenizer_config(),
-        initial_tokenizer=tiny_tokenizer(),
-        positions=positions,
+        data_run(config, tokenizer_config(), positions=positions), tiny_tokenizer()
     )
 
 
@@ -87,7 +90,7 @@ def test_pairs_of_the_same_text_are_encoded_apart(tmp_path: Path) -> None:
     text = written(tmp_path, "tsv")
     module(tmp_path, train=text, validation=text).prepare_data()
     config = data_config(tmp_path, train=text, validation=text)
-    pairs = DataModule(config, tokenizer_config(), initial_tokenizer=tiny_tokenizer())
+    pairs = translation_data(config, tokenizer_config(), initial_tokenizer=tiny_tokenizer())
     pairs.prepare_data()
     assert len(list((tmp_path / "cache").glob("validation-*"))) == 2
 

@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.data.corpora import tokenizer_config
+from tests.helpers.data.corpora import tokenizer_config, translation_data
 from tests.helpers.data.streams import PAIRS, epoch_of, stream, texts, write, write_shards
 from transformer.common.errors import InputError
-from transformer.data.datamodules.streaming import StreamData
 from transformer.data.streaming.shards import Shard
 from transformer.data.tokenization.tags import Tags
 from transformer.settings.augmentation import AugmentationConfig
@@ -111,12 +110,12 @@ def test_what_a_stream_cannot_do_is_refused(
 
 def test_a_stream_has_no_links_and_no_tags(folder: Path) -> None:
     plain = stream(folder)
-    linked = StreamData(plain._data, tokenizer_config(), links=True)
+    linked = translation_data(plain._data, tokenizer_config(), links=True)
     with pytest.raises(InputError, match=r"loss\.alignment_weight=0"):
         linked.prepare_data()
     tagged = plain.tokenizer.with_tags(Tags(sentences=3, subwords=40))
     with pytest.raises(InputError, match=r"the run has .*data\.documents=3 .* cannot change"):
-        _ = StreamData(plain._data, tokenizer_config(), initial_tokenizer=tagged).tokenizer
+        _ = translation_data(plain._data, tokenizer_config(), initial_tokenizer=tagged).tokenizer
 
 
 def test_the_vocabulary_is_learned_from_the_first_pairs(

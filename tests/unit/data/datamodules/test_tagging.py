@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.helpers.data.conllu import format_conllu
-from tests.helpers.data.corpora import data_config, first_epoch, tokenizer_config
+from tests.helpers.data.corpora import data_config, data_run, first_epoch, tokenizer_config
 from tests.helpers.decoding.translators import tiny_tokenizer
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import UNTAGGED, TaggedBatch
@@ -39,9 +39,8 @@ def files(
 ) -> TaggingData:
     given = {name: write(folder / name, sentences) for name in ("train", "validation")}
     config = data_config(folder, **(given | changes))
-    return TaggingData(
-        config, tokenizer_config(), initial_tokenizer=tiny_tokenizer(), positions=positions
-    )
+    run = data_run(config, tokenizer_config(), positions=positions)
+    return TaggingData(run, tiny_tokenizer())
 
 
 def test_a_word_is_classified_at_its_first_subword() -> None:
@@ -117,7 +116,7 @@ def test_text_that_cannot_be_read_is_an_input_error(
     (tmp_path / "none").touch()
     config = replace(data_config(tmp_path, train=None), **changes)
     with pytest.raises(InputError, match=message):
-        TaggingData(config, tokenizer_config()).prepare_data()
+        TaggingData(data_run(config, tokenizer_config())).prepare_data()
 
 
 def test_a_sentence_without_positions_is_named_by_its_line(tmp_path: Path) -> None:

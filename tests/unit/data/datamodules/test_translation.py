@@ -14,13 +14,14 @@ from tests.helpers.data.corpora import (
     data_module,
     first_epoch,
     tokenizer_config,
+    translation_data,
     write_corpus,
 )
 from transformer.common.cache import locked
 from transformer.common.errors import InputError
 from transformer.common.files import written_whole
 from transformer.data.batching.batch import Batch
-from transformer.data.datamodules.translation import DataModule
+from transformer.data.datamodules.translation import TranslationData
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
     return write_corpus(tmp_path).parent
 
 
-def batches(module: DataModule) -> list[Batch]:
+def batches(module: TranslationData) -> list[Batch]:
     module.prepare_data()
     module.setup("fit")
     return first_epoch(module)
@@ -107,11 +108,11 @@ def test_links_are_encoded_only_where_they_are_wanted(folder: Path) -> None:
     plain = batches(data_module(folder, alignment=str(folder / "links")))
     assert all(batch.alignment is None for batch in plain)
     config = data_config(folder, alignment=str(folder / "links"))
-    linked = batches(DataModule(config, tokenizer_config(), links=True))
+    linked = batches(translation_data(config, tokenizer_config(), links=True))
     assert [batch.source.tolist() for batch in linked] == [b.source.tolist() for b in plain]
     assert all(b.alignment is not None and b.alignment.any((1, 2)).all() for b in linked)
     (folder / "links").write_text("0-0\n" * 80 + "\n")
-    batches(DataModule(config, tokenizer_config(), links=True))
+    batches(translation_data(config, tokenizer_config(), links=True))
     assert len(list((folder / "cache").glob("train-*"))) == 3
 
 
@@ -130,7 +131,7 @@ def test_missing_text_is_named_before_the_work(
     (folder / "none.tsv").touch()
     config = data_config(folder, **changes)
     with pytest.raises(InputError, match=says):
-        DataModule(config, tokenizer_config(), links=not changes).prepare_data()
+        translation_data(config, tokenizer_config(), links=not changes).prepare_data()
     assert not (folder / "cache").exists()
 
 
@@ -176,7 +177,7 @@ def test_splits_and_their_texts(folder: Path) -> None:
 def test_features_of_a_file_need_a_tokenizer_of_features(folder: Path) -> None:
     config = data_config(folder, features=";")
     with pytest.raises(InputError, match=r"data.features=';': training reads tokenizer.features"):
-        _ = DataModule(config, tokenizer_config()).tokenizer
+        _ = translation_data(config, tokenizer_config()).tokenizer
 
 
 def test_a_given_tokenizer_is_used(folder: Path) -> None:
@@ -243,7 +244,7 @@ def test_a_vocabulary_that_does_not_fit_the_text_is_told(
 ) -> None:
     tokenizer = tokenizer_config(algorithm="words", vocab_size=size)
     with caplog.at_level(logging.INFO):
-        DataModule(data_config(folder), tokenizer).prepare_data()
+        translation_data(data_config(folder), tokenizer).prepare_data()
     assert any(line.startswith("unknown tokens of source and target") for line in caplog.messages)
     warnings = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
     assert warned == any("tokens of a side are unknown" in line for line in warnings)

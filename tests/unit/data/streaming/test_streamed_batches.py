@@ -12,7 +12,7 @@ from tests.helpers.data.streams import epoch_of, stream, write, write_shards
 from transformer.common.errors import InputError
 from transformer.data.batching.batch_sequence import RankAssignment
 from transformer.data.batching.loader import UpdateLoader
-from transformer.data.datamodules.streaming import StreamData
+from transformer.data.datamodules.streaming import StreamedData
 from transformer.data.streaming import streamed_batches
 from transformer.data.streaming.shards import _SHARD_BITS, Position
 
@@ -27,7 +27,7 @@ def same(first: Any, second: Any) -> bool:
     return all(torch.equal(getattr(first, side), getattr(second, side)) for side in sides)
 
 
-def updates(module: StreamData, done: int, **shares: int) -> UpdateLoader[Any]:
+def updates(module: StreamedData, done: int, **shares: int) -> UpdateLoader[Any]:
     return UpdateLoader(
         module._training,
         module.row,

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.helpers.data.corpora import data_config, tokenizer_config
+from tests.helpers.data.corpora import data_config, tokenizer_config, translation_data
 from transformer.common.errors import InputError
 from transformer.data.binarized.corpus import EncodedCorpus
 from transformer.data.corpora.split import Split, numbered
-from transformer.data.datamodules.translation import DataModule
+from transformer.data.datamodules.translation import TranslationData
 from transformer.data.text.document_windows import begins_window, joined_pairs
 from transformer.data.text.parallel import Corpus
 
@@ -59,15 +59,15 @@ def write(folder: Path, name: str, documents: list[list[str]]) -> str:
     return str(folder / name)
 
 
-def documents_module(folder: Path, **changes: Any) -> DataModule:
+def documents_module(folder: Path, **changes: Any) -> TranslationData:
     texts = [["a b", "c", "d e", "b"], ["a"], ["e e", "c a"]]
     train = write(folder, "train.tsv", texts * 3)
     fields = {"train": train, "validation": train, "validation_size": 0, "deduplicate": False}
     config = data_config(folder, **(fields | {"documents": 3} | changes))
-    return DataModule(config, tokenizer_config(vocab_size=267))
+    return translation_data(config, tokenizer_config(vocab_size=267))
 
 
-def hypothesis_texts(module: DataModule, split: str) -> list[tuple[str, ...]]:
+def hypothesis_texts(module: TranslationData, split: str) -> list[tuple[str, ...]]:
     """What the pieces of each pair spell, a line a sentence."""
     corpus, tokenizer = EncodedCorpus(module._encoded_path(split)), module.tokenizer
     sides = []
@@ -127,7 +127,7 @@ def test_a_key_of_jsonl_parts_documents(tmp_path: Path) -> None:
 
 def test_documents_have_no_links_and_no_held_out_pairs(tmp_path: Path) -> None:
     module = documents_module(tmp_path)
-    linked = DataModule(module._data, tokenizer_config(vocab_size=267), links=True)
+    linked = translation_data(module._data, tokenizer_config(vocab_size=267), links=True)
     with pytest.raises(InputError, match="guided alignment needs single sentences"):
         linked._encoded_path("train")
     with pytest.raises(InputError, match=r"needs a validation text; .*not of a stream, nor of doc"):

@@ -14,7 +14,7 @@ from tests.helpers.training.fakes import fake_trainer
 from tests.helpers.training.updates import module_settings
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import Batch
-from transformer.data.datamodules.translation import DataModule
+from transformer.data.datamodules.translation import TranslationData
 from transformer.tasks.translation_module import TranslationModule
 from transformer.training.callbacks.memory_preflight import MemoryPreflight
 
@@ -36,7 +36,7 @@ class Listening(TranslationModule):
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> DataModule:
+def data(tmp_path: Path) -> TranslationData:
     module = data_module(write_corpus(tmp_path).parent)
     module.setup("fit")
     return module
@@ -48,7 +48,7 @@ def trainer(**changes: Any) -> Any:
     return fake
 
 
-def test_the_largest_batch_is_tried_and_forgotten(data: DataModule) -> None:
+def test_the_largest_batch_is_tried_and_forgotten(data: TranslationData) -> None:
     module = Listening()
     module.trainer = trainer()
     MemoryPreflight(data).on_train_start(module.trainer, module)
@@ -59,7 +59,7 @@ def test_the_largest_batch_is_tried_and_forgotten(data: DataModule) -> None:
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_only_one_process_alone_halves_a_batch(
-    data: DataModule, monkeypatch: pytest.MonkeyPatch, ranks: int
+    data: TranslationData, monkeypatch: pytest.MonkeyPatch, ranks: int
 ) -> None:
     def no_memory(loss: torch.Tensor) -> None:
         if module.accumulate.halving.max_positions == float("inf"):
@@ -81,7 +81,7 @@ def test_only_one_process_alone_halves_a_batch(
         assert len(halves) == 2 and sum(halves) == whole
 
 
-def test_two_micro_batches_are_tried_with_every_layer(data: DataModule) -> None:
+def test_two_micro_batches_are_tried_with_every_layer(data: TranslationData) -> None:
     module = Listening()
     module.model.encoder.layer_drop = module.model.decoder.layer_drop = 0.999
     kept = []
@@ -98,7 +98,7 @@ def test_two_micro_batches_are_tried_with_every_layer(data: DataModule) -> None:
 
 
 def test_ranks_that_plan_other_batches_do_not_begin(
-    data: DataModule, monkeypatch: pytest.MonkeyPatch
+    data: TranslationData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def gather(everything: list[str], mine: str) -> None:
         everything[:] = [mine, "another"]
@@ -109,7 +109,7 @@ def test_ranks_that_plan_other_batches_do_not_begin(
 
 
 def test_an_optimizer_whose_state_does_not_fit_is_named(
-    data: DataModule, monkeypatch: pytest.MonkeyPatch
+    data: TranslationData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_memory(*arguments: Any, **keywords: Any) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
