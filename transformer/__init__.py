@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from transformer.commands.tune import tune as tune
     from transformer.common.errors import InputError as InputError
     from transformer.common.errors import Interrupted as Interrupted
+    from transformer.data.datamodules.translation import TranslationData as TranslationData
     from transformer.data.tokenization.tokenizer import Tokenizer as Tokenizer
     from transformer.decoding.constraints.request import Constraints as Constraints
     from transformer.decoding.forced_decoding import score_pairs as score_pairs
@@ -142,6 +143,7 @@ _NAMES = {
         "InputError",
         "Interrupted",
     ),
+    "data.datamodules.translation": ("TranslationData",),
     "data.tokenization.tokenizer": ("Tokenizer",),
     "decoding.constraints.request": ("Constraints",),
     "decoding.forced_decoding": ("score_pairs",),

@@ -40,7 +40,7 @@ def test_the_snippets_run(
         exec(compile("\n" * line + snippet["code"], "docs/python.md", "exec"), page)
         # An untrained model says control characters, too.
         printed.append(capsys.readouterr().out.removesuffix("\n").split("\n"))
-    *translated, scores, tags, metrics, _, compared, program, alone, _ = printed
+    *translated, scores, tags, metrics, _, plain, compared, program, alone, _ = printed
     _, nbest, asked, links, stream, ensemble = translated
     assert len(nbest) == 3
     assert len(asked) == 3
@@ -55,6 +55,7 @@ def test_the_snippets_run(
     assert tags[0].startswith("('The', 'dog', 'sleeps', '.') (")
     assert float(metrics[-1]) >= 0
     assert (tmp_path / "runs" / "mine" / "test.json").is_file()
+    assert re.match(r"tensor\([\d.]+\) SearchConfig\(", plain[-1])
     assert re.match(r"BLEU [\d.]+ nrefs:1\|case:mixed", compared[0])
     assert [line.split()[0] for line in compared[-2:]] == ["BLEU", "chrF2"]
     name, sure, folder, answer = program
