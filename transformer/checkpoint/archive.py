@@ -81,14 +81,14 @@ def read_archive(path: Path, *, tensors: bool = True) -> Any:
     """
     try:
         with path.open("rb") as file, zipfile.ZipFile(file) as archive:
-            size = _checked_size(archive, path)
+            structure, data = _checked_sizes(archive, path)
             # Before they are mapped: a disk that fails then is an error here, and a signal there.
             if tensors and archive.testzip() is not None:
                 raise zipfile.BadZipFile("a checksum differs")
             # The file that is verified, even if another has its name by now.
             same, device = f"/dev/fd/{file.fileno()}", "cpu" if tensors else "meta"
             values = torch.load(same, map_location=device, weights_only=True, mmap=tensors)
-            wrong = _first_fault(values, size, os.stat(same).st_size)
+            wrong = _first_fault(values, structure, data)
     except Interrupted:
         raise
     except Exception as error:  # readers of a damaged archive raise almost any
@@ -112,8 +112,8 @@ def _unreadable(path: Path, error: Exception) -> InputError:
     )
 
 
-def _checked_size(archive: zipfile.ZipFile, path: Path) -> int:
-    """The size of the pickle of an archive; any exception means a damaged archive."""
+def _checked_sizes(archive: zipfile.ZipFile, path: Path) -> tuple[int, int]:
+    """The bytes of the pickle, and of all tensors; any exception means a damaged archive."""
     records = archive.infolist()
     [pickled] = (record for record in records if record.filename.endswith("/data.pkl"))
     sound = (
@@ -125,7 +125,8 @@ def _checked_size(archive: zipfile.ZipFile, path: Path) -> int:
     )
     if not sound:
         raise zipfile.BadZipFile("torch writes no such archive")
-    return pickled.file_size
+    data = sum(record.file_size for record in records if "/data/" in record.filename)
+    return pickled.file_size, data
 
 
 def _is_plain(code: str, argument: Any) -> bool:
@@ -140,7 +141,7 @@ def _first_fault(values: Any, max_values: int, max_bytes: int) -> str | None:
     """The first fault in the values of an archive; None if there is none.
 
     A pickle of ``max_values`` bytes has at most ``max_values`` values. A walk over more values
-    means that a list contains itself, or is nested many times. The file has ``max_bytes``.
+    means that a list contains itself, or is nested many times. All tensors have ``max_bytes``.
     """
     waiting, seen = [(values, 0)], 0
     tensors: list[Tensor] = []
@@ -167,10 +168,10 @@ def _first_fault(values: Any, max_values: int, max_bytes: int) -> str | None:
 
 
 def _overlap(tensors: Iterable[Tensor], max_bytes: int) -> bool:
-    """Whether tensors, or storages, take more bytes together than there are.
+    """Whether tensors, or storages, have more bytes together than there are.
 
     Names may share a tensor; tensors that overlap would take longer to read than the file. The
-    size of a mapped storage is that of the pickle: it could reach over other records.
+    pickle says how large a mapped storage is: it could go on after the end of its record.
     """
     mapped = [tensor for tensor in tensors if not tensor.is_meta]
     views = {(t.data_ptr(), t.dtype, t.shape): t.nbytes for t in mapped}
