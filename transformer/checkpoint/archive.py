@@ -5,12 +5,10 @@ loading, and the nesting before use, so that the size of the file bounds time an
 """
 
 import errno
-import io
 import os
 import pickletools
-import struct
 import zipfile
-import zlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -72,56 +70,32 @@ class UnreadableFile(InputError):
     """The system could not read a file; the file may be whole."""
 
 
-def read_archive(path: Path) -> Any:
-    """Read a file once onto the CPU: dicts, lists, tuples, texts, numbers, None, dense tensors.
+def read_archive(path: Path, *, tensors: bool = True) -> Any:
+    """Read a file onto the CPU: dicts, lists, tuples, texts, numbers, None, dense tensors.
 
-    Checksums are verified; torch alone would load a weight with a flipped bit. Raises InputError if
-    the file does not exist, is damaged, or contains other types; UnreadableFile if the system could
-    not read it.
+    The bytes are read once, to verify their checksums: torch alone would load a weight with a
+    flipped bit. The tensors are private mappings of the file, which keep it open and take memory
+    where they are changed. Without ``tensors``, those have no data (device ``meta``), and their
+    bytes are neither read nor verified. Raises InputError if the file does not exist, is damaged,
+    or contains other types; UnreadableFile if the system could not read it.
     """
     try:
-        with _SummedReader(open(path, "rb", buffering=0)) as file, zipfile.ZipFile(file) as archive:
-            size = _checked_size(archive, path)
-            file.seek(0)
-            values = torch.load(file, map_location="cpu", weights_only=True)
-            _check_sums(archive, file)
+        with path.open("rb") as file, zipfile.ZipFile(file) as archive:
+            structure, data = _checked_sizes(archive, path)
+            # Before they are mapped: a disk that fails then is an error here, and a signal there.
+            if tensors and archive.testzip() is not None:
+                raise zipfile.BadZipFile("a checksum differs")
+            # The file that is verified, even if another has its name by now.
+            same, device = f"/dev/fd/{file.fileno()}", "cpu" if tensors else "meta"
+            values = torch.load(same, map_location=device, weights_only=True, mmap=tensors)
+            wrong = _first_fault(values, structure, data)
     except Interrupted:
         raise
     except Exception as error:  # readers of a damaged archive raise almost any
         raise _unreadable(path, error) from error
-    if (wrong := _first_fault(values, size)) is not None:
+    if wrong is not None:
         raise InputError(f"{path} cannot be read as a checkpoint: {wrong}; use another")
     return values
-
-
-class _SummedReader(io.BufferedReader):
-    """A file that keeps size and checksum of what is read into a buffer, by its position.
-
-    torch reads a tensor into its memory by one call.
-    """
-
-    def __init__(self, raw: io.RawIOBase) -> None:
-        super().__init__(raw)
-        self.sums: dict[int, tuple[int, int]] = {}
-
-    def readinto(self, buffer: Any) -> int:
-        position = self.tell()
-        size = super().readinto(buffer)
-        self.sums[position] = size, zlib.crc32(memoryview(buffer)[:size])
-        return size
-
-
-def _check_sums(archive: zipfile.ZipFile, file: _SummedReader) -> None:
-    """Compare checksums with those of the archive; BadZipFile at the first that differs."""
-    for record in archive.infolist():
-        # The header of a record: 30 bytes, of which the last four have the lengths of two texts.
-        file.seek(record.header_offset + 26)
-        start = record.header_offset + 30 + sum(struct.unpack("<HH", file.read(4)))
-        if file.sums.get(start) != (record.file_size, record.CRC):
-            # torch has not read it, or in several parts.
-            with archive.open(record) as part:
-                while part.read(2**20):
-                    pass
 
 
 def _unreadable(path: Path, error: Exception) -> InputError:
@@ -138,8 +112,8 @@ def _unreadable(path: Path, error: Exception) -> InputError:
     )
 
 
-def _checked_size(archive: zipfile.ZipFile, path: Path) -> int:
-    """The size of the pickle of an archive; any exception means a damaged archive."""
+def _checked_sizes(archive: zipfile.ZipFile, path: Path) -> tuple[int, int]:
+    """The bytes of the pickle, and of all tensors; any exception means a damaged archive."""
     records = archive.infolist()
     [pickled] = (record for record in records if record.filename.endswith("/data.pkl"))
     sound = (
@@ -151,7 +125,8 @@ def _checked_size(archive: zipfile.ZipFile, path: Path) -> int:
     )
     if not sound:
         raise zipfile.BadZipFile("torch writes no such archive")
-    return pickled.file_size
+    data = sum(record.file_size for record in records if "/data/" in record.filename)
+    return pickled.file_size, data
 
 
 def _is_plain(code: str, argument: Any) -> bool:
@@ -162,15 +137,14 @@ def _is_plain(code: str, argument: Any) -> bool:
     return code != "PROTO" or argument == torch.serialization.DEFAULT_PROTOCOL
 
 
-def _first_fault(values: Any, max_values: int) -> str | None:
+def _first_fault(values: Any, max_values: int, max_bytes: int) -> str | None:
     """The first fault in the values of an archive; None if there is none.
 
     A pickle of ``max_values`` bytes has at most ``max_values`` values. A walk over more values
-    means that a list contains itself, or is nested many times.
+    means that a list contains itself, or is nested many times. All tensors have ``max_bytes``.
     """
     waiting, seen = [(values, 0)], 0
-    views: dict[tuple[Any, ...], int] = {}
-    storages: dict[int, int] = {}
+    tensors: list[Tensor] = []
     while waiting:
         node, depth = waiting.pop()
         seen += 1
@@ -183,14 +157,23 @@ def _first_fault(values: Any, max_values: int) -> str | None:
         elif isinstance(node, list | tuple):
             waiting += [(value, depth + 1) for value in node]
         elif isinstance(node, Tensor):
-            storage = node.untyped_storage()
-            if node.dtype not in _DTYPES or node.nbytes > storage.nbytes():
+            if node.dtype not in _DTYPES or node.nbytes > node.untyped_storage().nbytes():
                 return f"a tensor has the type {node.dtype}, or is larger than its bytes"
-            views[node.data_ptr(), node.dtype, node.shape] = node.nbytes
-            storages[storage.data_ptr()] = storage.nbytes()
+            tensors.append(node)
         elif not isinstance(node, str | int | float | None):
             return f"it holds a value of the type {type(node).__name__}"
         elif type(node) is int and abs(node) >= 2**63:
             return "a number is larger than any that is written"
-    # Names may share a tensor; tensors that overlap would take longer to read than the file.
-    return "tensors overlap" if sum(views.values()) > sum(storages.values()) else None
+    return "tensors overlap" if _overlap(tensors, max_bytes) else None
+
+
+def _overlap(tensors: Iterable[Tensor], max_bytes: int) -> bool:
+    """Whether tensors, or storages, have more bytes together than there are.
+
+    Names may share a tensor; tensors that overlap would take longer to read than the file. The
+    pickle says how large a mapped storage is: it could go on after the end of its record.
+    """
+    mapped = [tensor for tensor in tensors if not tensor.is_meta]
+    views = {(t.data_ptr(), t.dtype, t.shape): t.nbytes for t in mapped}
+    storages = {s.data_ptr(): s.nbytes() for s in (t.untyped_storage() for t in mapped)}
+    return not sum(views.values()) <= sum(storages.values()) <= max_bytes

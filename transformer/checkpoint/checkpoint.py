@@ -57,21 +57,26 @@ def portable_part(payload: Mapping[str, Any]) -> Portable:
     return read_portable(payload[PORTABLE])
 
 
-def read_payload(path: Path) -> dict[str, Any]:
-    """Everything in the file; InputError unless it is a whole checkpoint of this framework."""
-    payload = read_archive(path)
+def read_payload(path: Path, *, tensors: bool = True) -> dict[str, Any]:
+    """Everything in the file; InputError unless it is a whole checkpoint of this framework.
+
+    For settings alone, read without ``tensors`` (``read_archive``): it takes no time.
+    """
+    payload = read_archive(path, tensors=tensors)
     parts = payload if isinstance(payload, dict) else {}
     portable: Any = parts.get(PORTABLE)
     weights: Any = parts.get("state_dict")
     is_ours = isinstance(portable, dict) and "format" in portable and isinstance(weights, dict)
     if not is_ours or not all(isinstance(name, str) for name in weights):
         raise InputError(f"{path} is not a checkpoint of this framework")
-    if SHARDS in payload:
+    if tensors and SHARDS in payload:
         from transformer.checkpoint.sharded import join_shards
 
         payload = join_shards(payload, path.parent)
     with errors_name(path):
-        validate_weights(portable_part(payload).config.model, payload)
+        model = portable_part(payload).config.model
+        if tensors:
+            validate_weights(model, payload)
     return payload
 
 
@@ -91,15 +96,18 @@ def read_merged(path: Path) -> dict[str, Any]:
     return payload | weights | {PORTABLE: replace(portable, config=merged).to_plain()}
 
 
-def find_last(path: Path) -> tuple[Path, dict[str, Any]]:
-    """Read a file, or the newest whole checkpoint of a run; raises InputError if there is none."""
+def find_last(path: Path, *, tensors: bool = True) -> tuple[Path, dict[str, Any]]:
+    """Read a file, or the newest whole checkpoint of a run; raises InputError if there is none.
+
+    Without ``tensors`` (``read_payload``), it may be one whose tensors are damaged.
+    """
     path = given_path(path)
     file = find_checkpoint(path, LAST)
     before = file.with_name(f"{PREVIOUS}.ckpt")
     damages = []
     for candidate in [file] if path.is_file() or not before.is_file() else [file, before]:
         try:
-            return candidate, read_payload(candidate)
+            return candidate, read_payload(candidate, tensors=tensors)
         except UnreadableFile:
             raise
         except InputError as error:

@@ -157,7 +157,7 @@ def about_run(path: Path) -> dict[str, Any]:
     file = checkpoint_file(path)
     about = {"checkpoint": str(file)}
     if not is_exported(path):  # only translators are exported
-        payload = read_payload(file)
+        payload = read_payload(file, tensors=False)
         require_translation(payload, file)
         if "current_model_state" in payload:
             about["weights"] = "ema"

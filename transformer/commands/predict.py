@@ -51,7 +51,7 @@ def predict_file(config: PredictConfig, *, loaded: Loaded = lambda predictor: No
 def load_predictor(config: PredictConfig) -> Predictor:
     """The tagger or the language model of a checkpoint."""
     file = find_checkpoint(fetched(config.checkpoint))
-    language_model = checkpoint_task(read_payload(file)) == LanguageModel.task
+    language_model = checkpoint_task(read_payload(file, tensors=False)) == LanguageModel.task
     kind: type[Predictor] = LanguageModel if language_model else Tagger
     device = find_device(config.device)
     batch_tokens = suited_batch_tokens(config.batch_tokens, device)

@@ -29,7 +29,8 @@ def other_task(checkpoints: Sequence[Path], *, trusted: bool) -> str | None:
     """
     if len(checkpoints) > 1 or is_exported(checkpoints[0]):
         return None
-    run = portable_part(read_payload(find_checkpoint(checkpoints[0]))).config
+    file = find_checkpoint(checkpoints[0])
+    run = portable_part(read_payload(file, tensors=False)).config
     if trusted:
         import_code(named_classes(run))
     return None if is_translation(run.task) else run.task

@@ -97,7 +97,7 @@ class Plan:
     def existing(self, key: str, name: str | Path, text: CorpusFiles) -> Path:
         """The checkpoint of a run that the user names; InputError if it has another direction."""
         checkpoint = find_checkpoint(Path(name))
-        config = portable_part(read_payload(checkpoint)).config
+        config = portable_part(read_payload(checkpoint, tensors=False)).config
         self._runs[checkpoint], data = config, config.data
         several = data.corpora is not None or data.target_tag
         if not several and (data.source, data.target) != (text.source, text.target):

@@ -14,13 +14,14 @@ from transformer.checkpoint.checkpoint import (
     checkpoint_task,
     portable_part,
     read_merged,
+    read_payload,
 )
 from transformer.checkpoint.locate import find_checkpoint
 from transformer.checkpoint.trust import require_trust
 from transformer.common.errors import InputError, errors_name
 from transformer.data.corpora.mixture import config_tags
 from transformer.data.tokenization.tags import Tags
-from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.data.tokenization.tokenizer import Tokenizer, settings_of_state
 from transformer.interchange.translators import fetched
 from transformer.runs.resume import different_fields, other_weights, weight_keys
 from transformer.settings.model import LEARNING_KEYS, ModelConfig
@@ -126,15 +127,16 @@ def settings_of_initial(
     key that is not ``given`` and is not trusted.
     """
     with errors_name("finetune_from"):
-        payload = read_merged(find_checkpoint(path))
+        payload = read_payload(find_checkpoint(path), tensors=False)
     if not _same_kind(payload, task):
         return {}
     portable = portable_part(payload)
-    model, tokenizer = portable.config.model, Tokenizer.from_state(portable.tokenizer)
+    model = portable.config.model
+    tokenizer, tags = settings_of_state(portable.tokenizer)
     require_trust(RunConfig(model=model), trusted, path, given)
     keys = {
-        f"tokenizer.{field.name}": getattr(tokenizer.config, field.name)
-        for field in fields(tokenizer.config)
+        f"tokenizer.{field.name}": getattr(tokenizer, field.name)
+        for field in fields(tokenizer)
         if field.name not in _FREE_OF_TOKENIZER
     }
     keys |= {
@@ -142,10 +144,10 @@ def settings_of_initial(
         for key in weight_keys(model)
         if key not in LEARNING_KEYS
     }
-    if tokenizer.tags.both_sides:
+    if tags.both_sides:
         keys["data.target_tag"] = "both"
-    if tokenizer.config.features is not None:
-        keys["data.features"] = tokenizer.config.features
+    if tokenizer.features is not None:
+        keys["data.features"] = tokenizer.features
     return keys
 
 

@@ -7,7 +7,7 @@ import json
 import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from transformer.common.files import read_json
 from transformer.runs.resume import check_no_other_run
@@ -15,9 +15,6 @@ from transformer.settings.run import RunConfig, plain_values, run_config
 from transformer.settings.trainer import TrainerConfig
 from transformer.training.distributed.launcher import count_devices, run_ranks
 from transformer.training.distributed.rendezvous import external_rank
-
-if TYPE_CHECKING:
-    from transformer.training.checkpointing.training_state import Resumable
 
 
 class RankCall(NamedTuple):
@@ -57,7 +54,6 @@ def train_in_processes(
     objective: str | None = None,
     *,
     exact: bool = False,
-    resume: "Resumable | None" = None,
 ) -> dict[str, float]:
     """Train in so many new processes, and return what rank 0 does; AnotherRankFailed if one fails.
 
@@ -66,8 +62,6 @@ def train_in_processes(
     """
     if config.checkpoint is None:
         check_no_other_run(folder, sweeps=objective is not None)
-    if resume is not None:
-        resume.take()  # each process reads it
     with TemporaryDirectory() as temporary:
         metrics = Path(temporary, "metrics.json")
         run_ranks(count, RankCall(config, folder, objective, exact, metrics).to_json())

@@ -2,11 +2,11 @@
 
 import filecmp
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from transformer.checkpoint.config_file import CONFIG, read_config
 from transformer.checkpoint.trust import require_trust
@@ -22,9 +22,6 @@ from transformer.settings.run import (
     plain_values,
 )
 from transformer.training.checkpointing.run_directory import has_checkpoint, is_finished, is_locked
-
-if TYPE_CHECKING:
-    from transformer.training.checkpointing.training_state import Resumable
 
 T = TypeVar("T")
 
@@ -76,15 +73,17 @@ def resumed_config(
     given: Mapping[str, Any],
     *,
     trusted: bool = False,
-    resume: "Resumable | None" = None,
+    suggest: Callable[[str, Collection[str]], str] = did_you_mean,
 ) -> RunConfig:
     """The config of a checkpoint, or of the last of a run directory, to resume from it.
+
+    The tensors of the checkpoint are not read.
 
     Args:
         checkpoint: A run directory or a file.
         given: Changes, by dotted key, such as ``{"trainer.max_steps": 2000}``.
         trusted: Whether code, and text elsewhere, that the checkpoint names may be used.
-        resume: The checkpoint, if it has been read.
+        suggest: What to add to the error about an unknown key, of the known ones.
 
     Raises:
         InputError: A key is unknown or cannot change, a value is wrong, or trust is missing.
@@ -94,10 +93,16 @@ def resumed_config(
     from transformer.training.checkpointing.training_state import find_resumable
 
     checkpoint = Path(checkpoint)
-    resume = resume or find_resumable(checkpoint)
+    resume = find_resumable(checkpoint, tensors=False)
     saved = portable_part(resume.payload).config
     before = dotted_values(saved)
-    raise_objections(reason for key in given for reason in _objections(key, before, checkpoint))
+    raise_objections(f"unknown key {k}{suggest(k, before)}" for k in given if k not in before)
+    raise_objections(
+        f"{key}=… cannot be chosen again: checkpoint={checkpoint} resumes with its own config; "
+        f"change single keys, such as {key}.KEY=VALUE"
+        for key in given
+        if isinstance(before[key], Mapping)
+    )
     require_trust(saved, trusted, resume.file, given, advice="give it yourself, or ")
     copies = {
         copy: given[key]
@@ -113,14 +118,6 @@ def check_fixed_keys(before: RunConfig, now: RunConfig) -> None:
     """Raise InputError if a resumed run has another value of a key that cannot change."""
     if fixed := fixed_key_that_differs(before, now):
         raise InputError(f"{fixed} cannot change: a run resumes with what it began with")
-
-
-def _objections(key: str, values: Mapping[str, Any], checkpoint: Path) -> Iterator[str]:
-    if key not in values:
-        yield f"unknown key {key}{did_you_mean(key, values, cutoff=0.5)}"
-    elif isinstance(values[key], Mapping):
-        reason = f"cannot be chosen again: checkpoint={checkpoint} resumes with its own config"
-        yield f"{key}=… {reason}; change single keys, such as {key}.KEY=VALUE"
 
 
 class ResumedOrNew(NamedTuple):

@@ -69,14 +69,13 @@ def train(
     *,
     callbacks: Sequence[Callback] = (),
     objective: Objective | None = None,
-    resume: Resumable | None = None,
     fit_vocabulary: bool = False,
 ) -> dict[str, float]:
     """Train in a run directory, then test the best checkpoint once, unless ``test`` is false.
 
     The directory is made, locked, and has ``config.yaml`` and ``train.log``; an error before the
-    first checkpoint removes a new one. ``config.checkpoint`` resumes a run; if it has been read,
-    ``resume`` is its content. A trial of a sweep has an ``objective``, and tests nothing. With
+    first checkpoint removes a new one. ``config.checkpoint`` resumes a run. A trial of a sweep has
+    an ``objective``, and tests nothing. With
     ``fit_vocabulary``, a vocabulary that is too large for the text gets the largest possible size.
     For several devices new processes train, unless torchrun or SLURM has started this one; they
     take no ``callbacks``, but those that ``callbacks.own`` names. Returns the last value of every
@@ -97,9 +96,7 @@ def train(
                 "callbacks.own, or start this program with torchrun"
             )
         metric = None if objective is None else objective.metric
-        values = train_in_processes(
-            count, config, folder, metric, exact=not fit_vocabulary, resume=resume
-        )
+        values = train_in_processes(count, config, folder, metric, exact=not fit_vocabulary)
         _recall(objective, folder)
         return values
     with ExitStack() as stack:
@@ -114,7 +111,7 @@ def train(
         logger.info("run directory %s", folder)
         while True:
             try:
-                return _train_and_test(config, folder, callbacks, objective, resume)
+                return _train_and_test(config, folder, callbacks, objective)
             except VocabularyTooLarge as error:
                 if not fit_vocabulary:
                     raise
@@ -146,14 +143,13 @@ def _train_and_test(
     folder: Path,
     callbacks: Sequence[Callback],
     objective: Objective | None,
-    resume: Resumable | None,
 ) -> dict[str, float]:
     command = f"transformer train {_resume(config, folder)}"
     with RunReport(config, folder) as report, stoppable(folder, command):
         watching: list[Callback] = [] if objective is None else [objective]
         if config.callbacks.quality and is_translation(config.task):
             watching.append(QualityChecks(config.data))
-        trainer, task, trained = fit(config, folder, [*callbacks, *watching, report], resume)
+        trainer, task, trained = fit(config, folder, [*callbacks, *watching, report])
         metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
         if not trainer.is_global_zero:
             return metrics
@@ -178,10 +174,7 @@ def _train_and_test(
 
 
 def fit(
-    config: RunConfig,
-    folder: Path,
-    watching: Sequence[Callback] = (),
-    resume: Resumable | None = None,
+    config: RunConfig, folder: Path, watching: Sequence[Callback] = ()
 ) -> tuple[Trainer, Task, int]:
     """Train with more callbacks; returns the trainer, the task, and the number of new updates."""
     seed_everything(config.seed, workers=True, verbose=False)
@@ -189,7 +182,7 @@ def fit(
         precision = resolve_precision(config.trainer).precision
         logger.info("precision=auto is %s on this device", precision)
     _log_compiler(config)
-    config, task, resume_state = _prepare(config, resume)
+    config, task, resume_state = _prepare(config)
     trainer = _fit(config, folder, task, resume_state, watching)
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
@@ -213,12 +206,10 @@ def _resume(config: RunConfig, folder: Path) -> str:
     return f"checkpoint={folder}{' trust=true' if needs_trust(config) else ''}"
 
 
-def _prepare(
-    config: RunConfig, resume: Resumable | None = None
-) -> tuple[RunConfig, Task, ResumeState]:
-    payload = None
+def _prepare(config: RunConfig) -> tuple[RunConfig, Task, ResumeState]:
+    resume = payload = None
     if config.checkpoint is not None:
-        resume = resume or find_resumable(config.checkpoint)
+        resume = find_resumable(config.checkpoint)
         payload = resume.payload
         # The vocabulary is that of the checkpoint.
         check_fixed_keys(replace(portable_part(payload).config, tokenizer=config.tokenizer), config)

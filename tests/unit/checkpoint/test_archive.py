@@ -63,6 +63,56 @@ def test_a_flipped_bit_anywhere_is_noticed_or_does_no_harm(file: Path) -> None:
     assert refused(file)
 
 
+def bytes_read() -> int:
+    """What this process, and those that it has waited for, got from ``read`` so far."""
+    [line] = [one for one in Path("/proc/self/io").read_text().splitlines() if "rchar" in one]
+    return int(line.split()[1])
+
+
+def test_the_bytes_are_read_once(tmp_path: Path) -> None:
+    file = tmp_path / "x.ckpt"
+    write_archive({"a": torch.rand(2**20), "b": [torch.rand(7) for _ in range(100)]}, file)
+    parts = []
+    for tensors in (True, False):
+        before = bytes_read()
+        values = read_archive(file, tensors=tensors)
+        parts.append((bytes_read() - before) / file.stat().st_size)
+        # The weights are the mapped file, which is not read again.
+        assert (str(file) in Path("/proc/self/maps").read_text()) == tensors
+        assert values["a"].is_meta != tensors and values["a"].shape == (2**20,)
+    assert 1 < parts[0] < 1.05 and parts[1] < 0.05
+
+
+def test_a_changed_weight_leaves_the_file_as_it_is(file: Path) -> None:
+    read_archive(file)["weights"]["a"] += 1
+    assert not differences(VALUES, read_archive(file))
+
+
+def test_what_is_verified_is_what_is_read(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    verify = zipfile.ZipFile.testzip
+
+    def replaced(archive: zipfile.ZipFile) -> str | None:
+        write_archive({"number": 8}, file)
+        return verify(archive)
+
+    monkeypatch.setattr(zipfile.ZipFile, "testzip", replaced)
+    assert not differences(VALUES, read_archive(file))
+
+
+@pytest.mark.parametrize("tensors", [1, 2])
+def test_a_tensor_larger_than_its_record_is_refused(tmp_path: Path, tensors: int) -> None:
+    path = tmp_path / "x.ckpt"
+    torch.save([torch.zeros(1000) for _ in range(tensors)], path)
+    with zipfile.ZipFile(path) as archive:
+        records = {one.filename: archive.read(one) for one in archive.infolist()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in records.items():
+            # 1,000 and 1,010 as a pickle has them.
+            archive.writestr(name, content.replace(b"M\xe8\x03", b"M\xf2\x03"))
+    with pytest.raises(InputError, match="tensors overlap"):
+        read_archive(path)
+
+
 def test_a_file_that_ends_anywhere_is_refused(file: Path) -> None:
     whole = file.read_bytes()
     for end in [*range(0, len(whole), 997), len(whole) - 1]:

@@ -76,7 +76,7 @@ def test_an_unreadable_file_is_not_taken_for_damaged(
     whole = torch.load
 
     def fails(file: Any, **how: Any) -> Any:
-        if Path(file.name) == last:
+        if Path(file).resolve() == last:
             raise error
         return whole(file, **how)
 
@@ -89,9 +89,15 @@ def test_a_damaged_last_file_gives_way_to_the_one_before(tmp_path: Path) -> None
     last = tmp_path / "checkpoints" / "last.ckpt"
     before = last.with_name("previous.ckpt")
     for step in (1, 2):
-        write_payload(tiny_payload(global_step=step), last)
+        payload = tiny_payload(global_step=step)
+        write_payload(payload, last)
     assert (find_last(tmp_path)[0], find_last(tmp_path)[1]["global_step"]) == (last, 2)
     whole = last.read_bytes()
+    weight = payload["state_dict"]["model.projection.weight"].numpy().tobytes()
+    last.write_bytes(whole.replace(weight, bytes([weight[0] ^ 1]) + weight[1:]))
+    assert find_last(tmp_path)[0] == before
+    # Settings are read without the weights.
+    assert find_last(tmp_path, tensors=False)[0] == last
     last.write_bytes(whole[:-50])
     assert (find_last(tmp_path)[0], find_last(tmp_path)[1]["global_step"]) == (before, 1)
     # A file that is named is meant.

@@ -2,7 +2,7 @@
 
 import os
 from argparse import ArgumentError, ArgumentParser
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from itertools import chain, pairwise
@@ -199,11 +199,8 @@ def _verb_file(verb: str) -> dict[str, Any]:
     return dict(file)
 
 
-def nearest_key(key: str, config: DictConfig) -> str:
+def nearest_key(key: str, known: Collection[str]) -> str:
     """What the user may have meant, in parentheses: the same last part, a longer or similar key."""
-    known = known_keys(config)
-    # Hydra's own key, which only ``train`` has.
-    known += ["hydra.run.dir"] if "trainer" in config else []
     last = key.rpartition(".")[2].replace("-", "_").lower()
     same = [each for each in known if each.rpartition(".")[2] == last and each != key]
     same = [last] if last in same else same

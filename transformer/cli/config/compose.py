@@ -122,9 +122,12 @@ def composition_error(verb: str, overrides: Sequence[str], error: Exception) -> 
             config = compose(verb, [*groups, *search_path()])
         except HydraException:
             config, groups = compose(verb), []
-    known = {*known_keys(config), "~experiment", *map(override_key, groups)}
+    own = known_keys(config)
+    known = {*own, "~experiment", *map(override_key, groups)}
+    # Hydra's own key, which only ``train`` has.
+    own += ["hydra.run.dir"] if "trainer" in config else []
     keys = [key for key in map(override_key, overrides) if not key.lstrip("+").startswith("hydra")]
-    unknown = [f"unknown key {key}{nearest_key(key, config)}" for key in keys if key not in known]
+    unknown = [f"unknown key {key}{nearest_key(key, own)}" for key in keys if key not in known]
     return InputError(ALSO.join(unknown) or " ".join(str(error).split()))
 
 

@@ -3,7 +3,6 @@
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from transformer.checkpoint.trust import named_classes
 from transformer.cli.train.run_log import log_to_stderr
@@ -16,24 +15,16 @@ from transformer.settings.run import RunConfig
 from transformer.training.distributed.launcher import RUN
 from transformer.training.distributed.rendezvous import Rank, external_rank, reporting_once
 
-if TYPE_CHECKING:
-    from transformer.training.checkpointing.training_state import Resumable
-
 
 def train_run(
-    config: RunConfig,
-    folder: Path,
-    objective: str | None = None,
-    *,
-    exact: bool = False,
-    resume: "Resumable | None" = None,
+    config: RunConfig, folder: Path, objective: str | None = None, *, exact: bool = False
 ) -> None:
     """Train in this process or, for several devices without torchrun or SLURM, in new ones."""
     count = count_processes(config.trainer)
     if count > 1:
-        train_in_processes(count, config, folder, objective, exact=exact, resume=resume)
+        train_in_processes(count, config, folder, objective, exact=exact)
     else:
-        train_as_rank(0, RankCall(config, folder, objective, exact), resume=resume)
+        train_as_rank(0, RankCall(config, folder, objective, exact))
 
 
 def train_assigned(process: Rank) -> None:
@@ -46,12 +37,11 @@ def train_assigned(process: Rank) -> None:
     train_as_rank(process.rank, call if process.rank == 0 else call._replace(objective=None))
 
 
-def train_as_rank(rank: int, call: RankCall, *, resume: "Resumable | None" = None) -> None:
+def train_as_rank(rank: int, call: RankCall) -> None:
     """Train as one of the processes of a run; rank 0 alone writes to its directory.
 
     A sweep records the metric ``call.objective``. With ``call.exact``, a vocabulary that is too
-    large for the text is refused; else the largest is learned. ``resume`` is the checkpoint, if it
-    has been read.
+    large for the text is refused; else the largest is learned.
     """
     # Torch and Lightning take seconds to import: not before the call is known to be right.
     from transformer.cli.threads import sleep_when_crowded
@@ -82,7 +72,6 @@ def train_as_rank(rank: int, call: RankCall, *, resume: "Resumable | None" = Non
             config,
             folder,
             objective=None if objective is None else Objective(objective, better),
-            resume=resume,
             fit_vocabulary=not exact and config.checkpoint is None,
         )
         if rank == 0 and metrics is not None:

@@ -1,20 +1,15 @@
 """Arguments of a command that resumes a run: the checkpoint, and keys that change."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from omegaconf import OmegaConf
+from typing import Any
 
 from transformer.cli.config.arguments import nearest_key, parse_override
 from transformer.common.errors import raise_objections
 from transformer.common.files import given_path
 from transformer.common.schema import typed_value
 from transformer.runs.resume import resumed_config
-from transformer.settings.run import RunConfig, dotted_values, plain_values
-
-if TYPE_CHECKING:
-    from transformer.training.checkpointing.training_state import Resumable
+from transformer.settings.run import RunConfig
 
 SHORT = {"precision": "trainer.precision"}
 """Keys of conf/train.yaml that stand for another."""
@@ -35,18 +30,8 @@ def named_checkpoint(arguments: Sequence[str]) -> Path | None:
     return None
 
 
-def config_of_arguments(
-    checkpoint: Path, arguments: Sequence[str], resume: "Resumable | None" = None
-) -> RunConfig:
-    """The config of the checkpoint, with the user's ``KEY=VALUE`` on top where a key may change.
-
-    ``resume`` is the checkpoint, if it has been read.
-    """
-    from transformer.checkpoint.checkpoint import portable_part
-    from transformer.training.checkpointing.training_state import find_resumable
-
-    resume = resume or find_resumable(checkpoint)
-    saved = portable_part(resume.payload).config
+def config_of_arguments(checkpoint: Path, arguments: Sequence[str]) -> RunConfig:
+    """The config of the checkpoint, with the user's ``KEY=VALUE`` on top where a key may change."""
     # A path may hold signs that Hydra reads as more than text.
     texts = [one for one in arguments if one.partition("=")[0] != "checkpoint"]
     overrides = map(parse_override, texts)
@@ -55,14 +40,13 @@ def config_of_arguments(
     given = {key: value for key, value in given.items() if key not in SHORT} | {
         SHORT[key]: given.get(SHORT[key], given[key]) for key in SHORT.keys() & given.keys()
     }
-    raise_objections(_objections(given, saved, checkpoint))
-    return resumed_config(checkpoint, given, trusted=trusted, resume=resume)
+    raise_objections(_objections(given, checkpoint))
+    return resumed_config(checkpoint, given, trusted=trusted, suggest=nearest_key)
 
 
-def _objections(given: Mapping[str, Any], saved: RunConfig, checkpoint: Path) -> Iterator[str]:
+def _objections(keys: Iterable[str], checkpoint: Path) -> Iterator[str]:
     """What only the command knows: keys of Hydra and names of groups."""
-    known = dotted_values(saved)
-    for key in given:
+    for key in keys:
         if key.startswith("hydra."):
             yield f"{key} cannot change: a run resumes in its own directory"
         elif key == "experiment":
@@ -70,5 +54,3 @@ def _objections(given: Mapping[str, Any], saved: RunConfig, checkpoint: Path) ->
                 f"experiment=… cannot be chosen again: checkpoint={checkpoint} resumes with its "
                 "own config; change single keys, such as GROUP.KEY=VALUE"
             )
-        elif key not in known:
-            yield f"unknown key {key}{nearest_key(key, OmegaConf.create(plain_values(saved)))}"

@@ -50,11 +50,7 @@ def run(arguments: Sequence[str]) -> None:
         return
     checkpoint = named_checkpoint(arguments)
     if checkpoint is not None:
-        from transformer.training.checkpointing.training_state import find_resumable
-
-        resume = find_resumable(checkpoint)
-        resumed = config_of_arguments(checkpoint, arguments, resume)
-        train_run(resumed, run_folder(checkpoint), resume=resume)
+        train_run(config_of_arguments(checkpoint, arguments), run_folder(checkpoint))
         return
     flags, overrides = flags_and_overrides(arguments)
     if flags:

@@ -1,7 +1,8 @@
 """Text to tokens and back: subwords (Kudo 2018, Sennrich 2016), characters or words."""
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import asdict, replace
 from functools import cache
@@ -214,19 +215,11 @@ class Tokenizer:
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> "Tokenizer":
         """Rebuild a tokenizer from `to_state`; raises InputError if the state is damaged."""
-        try:
-            return cls(
-                typed(TokenizerConfig, state["config"], "tokenizer"),
-                bytes(state["source"].numpy()),
-                None if state["target"] is None else bytes(state["target"].numpy()),
-                typed(Tags, state["tags"], "tags"),
-            )
-        except MissingPackage:
-            raise
-        except (KeyError, ValueError, TypeError, AttributeError, RuntimeError, InputError) as error:
-            raise InputError(
-                f"the tokenizer of the checkpoint is damaged ({error}); use another checkpoint"
-            ) from error
+        config, tags = settings_of_state(state)
+        with _whole_state():
+            source, target = state["source"], state["target"]
+            models = bytes(source.numpy()), None if target is None else bytes(target.numpy())
+            return cls(config, *models, tags)
 
     def check_vocabulary_sizes(self, source: int, target: int) -> None:
         """Raise an InputError if these vocabulary sizes of a model differ from the tokenizer's."""
@@ -235,3 +228,23 @@ class Tokenizer:
                 f"the model has {source} source and {target} target subwords, and its tokenizer "
                 f"{self.source_vocab_size} and {self.target_vocab_size}; use another checkpoint"
             )
+
+
+def settings_of_state(state: Mapping[str, Any]) -> tuple[TokenizerConfig, Tags]:
+    """The plain values in `Tokenizer.to_state`; raises InputError if they are damaged."""
+    with _whole_state():
+        return typed(TokenizerConfig, state["config"], "tokenizer"), typed(
+            Tags, state["tags"], "tags"
+        )
+
+
+@contextmanager
+def _whole_state() -> Iterator[None]:
+    try:
+        yield
+    except MissingPackage:
+        raise
+    except (KeyError, ValueError, TypeError, AttributeError, RuntimeError, InputError) as error:
+        raise InputError(
+            f"the tokenizer of the checkpoint is damaged ({error}); use another checkpoint"
+        ) from error

@@ -101,9 +101,9 @@ class Resumable:
         return payload
 
 
-def find_resumable(path: Path) -> Resumable:
+def find_resumable(path: Path, *, tensors: bool = True) -> Resumable:
     """Find and read the checkpoint to resume from (``find_last``); InputError if there is none."""
-    file, payload = find_last(path)
+    file, payload = find_last(path, tensors=tensors)
     if "optimizer_states" not in payload:
         raise InputError(
             f"{file} has only weights; resume from a run directory, best.ckpt or last.ckpt"
@@ -146,7 +146,10 @@ def optimizer_state(states: Any, optimizer: Optimizer) -> dict[str, Any]:
     weights = [weight for group in optimizer.param_groups for weight in group["params"]]
     try:
         [saved] = states
-        moments = dict(saved["state"])
+        # Copied: torch keeps the tensors that it is given, which are mappings of a file.
+        moments = {
+            n: {k: t.clone() for k, t in of_one.items()} for n, of_one in saved["state"].items()
+        }
         numbers = [group["params"] for group in saved["param_groups"]]
         whole = all(_are_moments(moments[n], weights[n]) and n >= 0 for n in moments)
     except (LookupError, TypeError, ValueError, AttributeError):
