@@ -23,21 +23,21 @@ class RankCall(NamedTuple):
     config: RunConfig
     folder: Path
     objective: str | None = None
-    exact: bool = False
+    fit_vocabulary: bool = False
     metrics: Path | None = None
 
     def to_json(self) -> str:
         """A text, for the environment or the store of the processes."""
         metrics = None if self.metrics is None else str(self.metrics)
         values = plain_values(self.config), str(self.folder.absolute()), self.objective
-        return json.dumps([*values, self.exact, metrics])
+        return json.dumps([*values, self.fit_vocabulary, metrics])
 
     @classmethod
     def from_json(cls, text: str) -> "RankCall":
         """Read what ``to_json`` writes."""
-        values, folder, objective, exact, metrics = json.loads(text)
+        values, folder, objective, fit_vocabulary, metrics = json.loads(text)
         file = None if metrics is None else Path(metrics)
-        return cls(run_config(values), Path(folder), objective, exact, file)
+        return cls(run_config(values), Path(folder), objective, fit_vocabulary, file)
 
 
 def count_processes(trainer: TrainerConfig) -> int:
@@ -53,7 +53,7 @@ def train_in_processes(
     folder: Path,
     objective: str | None = None,
     *,
-    exact: bool = False,
+    fit_vocabulary: bool = False,
 ) -> dict[str, float]:
     """Train in so many new processes, and return what rank 0 does; AnotherRankFailed if one fails.
 
@@ -64,6 +64,6 @@ def train_in_processes(
         check_no_other_run(folder, sweeps=objective is not None)
     with TemporaryDirectory() as temporary:
         metrics = Path(temporary, "metrics.json")
-        run_ranks(count, RankCall(config, folder, objective, exact, metrics).to_json())
+        run_ranks(count, RankCall(config, folder, objective, fit_vocabulary, metrics).to_json())
         values: dict[str, float] = read_json(metrics) or {}
         return values

@@ -129,15 +129,15 @@ class ResumedOrNew(NamedTuple):
 
 
 def resumed_or_new(
-    config: RunConfig, folder: Path | str, *, named: bool = True, sized: bool = True
+    config: RunConfig, folder: Path | str, *, named: bool = True, fit_vocabulary: bool = False
 ) -> ResumedOrNew:
     """Resume the run in a folder, or begin it: ``checkpoint=auto`` of the command.
 
     Unless the user has ``named`` the folder, an unfinished run of this config in a folder beside it
-    is resumed. Unless the size of the vocabulary is given (``sized``), that of the run replaces it.
+    is resumed. With ``fit_vocabulary`` the size of the vocabulary may be that of the run instead.
     Raises InputError if the folder holds another run.
     """
-    folder, largest = Path(folder), None if sized else config.tokenizer.vocab_size
+    folder, largest = Path(folder), config.tokenizer.vocab_size if fit_vocabulary else None
     run, reason = find_run_to_resume(config, folder, named=named, largest=largest)
     before = None if run is None else read_config(run)
     if before is not None and before.tokenizer.vocab_size is not None:

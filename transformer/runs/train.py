@@ -96,7 +96,7 @@ def train(
                 "callbacks.own, or start this program with torchrun"
             )
         metric = None if objective is None else objective.metric
-        values = train_in_processes(count, config, folder, metric, exact=not fit_vocabulary)
+        values = train_in_processes(count, config, folder, metric, fit_vocabulary=fit_vocabulary)
         _recall(objective, folder)
         return values
     with ExitStack() as stack:

@@ -17,14 +17,18 @@ from transformer.training.distributed.rendezvous import Rank, external_rank, rep
 
 
 def train_run(
-    config: RunConfig, folder: Path, objective: str | None = None, *, exact: bool = False
+    config: RunConfig,
+    folder: Path,
+    objective: str | None = None,
+    *,
+    fit_vocabulary: bool = False,
 ) -> None:
     """Train in this process or, for several devices without torchrun or SLURM, in new ones."""
     count = count_processes(config.trainer)
     if count > 1:
-        train_in_processes(count, config, folder, objective, exact=exact)
+        train_in_processes(count, config, folder, objective, fit_vocabulary=fit_vocabulary)
     else:
-        train_as_rank(0, RankCall(config, folder, objective, exact))
+        train_as_rank(0, RankCall(config, folder, objective, fit_vocabulary))
 
 
 def train_assigned(process: Rank) -> None:
@@ -40,13 +44,13 @@ def train_assigned(process: Rank) -> None:
 def train_as_rank(rank: int, call: RankCall) -> None:
     """Train as one of the processes of a run; rank 0 alone writes to its directory.
 
-    A sweep records the metric ``call.objective``. With ``call.exact``, a vocabulary that is too
-    large for the text is refused; else the largest is learned.
+    A sweep records the metric ``call.objective``. With ``call.fit_vocabulary``, the largest
+    vocabulary is learned where the text allows no larger one; else it is refused.
     """
     # Torch and Lightning take seconds to import: not before the call is known to be right.
     from transformer.cli.threads import sleep_when_crowded
 
-    config, folder, objective, exact, metrics = call
+    config, folder, objective, fit_vocabulary, metrics = call
     process = external_rank()
     with reporting_once(process):
         log_to_stderr(rank, folder / LOG, resumed=config.checkpoint is not None)
@@ -72,7 +76,7 @@ def train_as_rank(rank: int, call: RankCall) -> None:
             config,
             folder,
             objective=None if objective is None else Objective(objective, better),
-            fit_vocabulary=not exact and config.checkpoint is None,
+            fit_vocabulary=fit_vocabulary and config.checkpoint is None,
         )
         if rank == 0 and metrics is not None:
             metrics.write_text(json.dumps(values), encoding="utf-8")

@@ -74,9 +74,9 @@ def run(arguments: Sequence[str]) -> None:
     elif "experiment=finetune" in overrides:
         raise InputError("experiment=finetune adapts a trained model; add finetune_from=RUN")
     named = "hydra.run.dir" in given
-    sized = names_vocabulary_size(overrides)
-    settings, folder = _resolve_auto(config, folder, named=named, sized=sized)
-    train_run(settings, folder, exact=sized)
+    fit = not names_vocabulary_size(overrides)
+    settings, folder = _resolve_auto(config, folder, named=named, fit_vocabulary=fit)
+    train_run(settings, folder, fit_vocabulary=fit)
 
 
 def _take_model(config: DictConfig, given: Collection[str], *, trusted: bool) -> None:
@@ -130,14 +130,16 @@ def _hydra(flags: Sequence[str], overrides: Sequence[str]) -> None:
 
 
 def _resolve_auto(
-    config: DictConfig, folder: Path, *, named: bool, sized: bool
+    config: DictConfig, folder: Path, *, named: bool, fit_vocabulary: bool
 ) -> tuple[RunConfig, Path]:
     """The typed config and the run directory; ``checkpoint=auto`` may choose another."""
     if config.checkpoint != AUTO:
         return compose.run_settings(config), folder
     config.checkpoint = None
     settings = compose.run_settings(config)
-    settings, folder, reason = resumed_or_new(settings, folder, named=named, sized=sized)
+    settings, folder, reason = resumed_or_new(
+        settings, folder, named=named, fit_vocabulary=fit_vocabulary
+    )
     print(f"checkpoint=auto: {reason}", file=sys.stderr)
     return settings, folder
 
@@ -170,10 +172,10 @@ def _trial(config: DictConfig) -> "tuple[float, Objective]":
 
     job = HydraConfig.get()
     _fetch_model(config)
-    sized = names_vocabulary_size(job.overrides.task)
+    fit = not names_vocabulary_size(job.overrides.task)
     # The directory of a trial has its number: a sweep resumes only in a directory that is named.
     folder = Path(job.runtime.output_dir)
-    settings, folder = _resolve_auto(config, folder, named=True, sized=sized)
+    settings, folder = _resolve_auto(config, folder, named=True, fit_vocabulary=fit)
     import_code(named_classes(settings))
     task = task_class(settings.task)
     metric = settings.objective or task.model_selection(settings).metric
@@ -183,7 +185,7 @@ def _trial(config: DictConfig) -> "tuple[float, Objective]":
         )
     objective = Objective(metric, settings.metrics.custom_better)
     check_direction(objective, job.sweeper.get("direction"))
-    train_run(settings, folder, objective.metric, exact=sized)
+    train_run(settings, folder, objective.metric, fit_vocabulary=fit)
     if has_checkpoint(folder):
         objective.recall(find_last(folder)[1])
     if objective.best is None:

@@ -75,9 +75,9 @@ def test_wrong_values_are_refused_before_anything_is_written(
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("fit", [True, False])
 def test_every_rank_knows_whether_the_size_was_asked_for(
-    trained: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exact: bool
+    trained: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fit: bool
 ) -> None:
     told: list[str] = []
 
@@ -87,11 +87,11 @@ def test_every_rank_knows_whether_the_size_was_asked_for(
 
     monkeypatch.setattr(Rank, "agreed", lambda index, value: agreed(value))
     monkeypatch.setattr(processes, "external_rank", lambda: Rank(0, 2, "first", 29500))
-    processes.train_as_rank(0, RankCall(settings(), tmp_path / "run", exact=exact))
+    processes.train_as_rank(0, RankCall(settings(), tmp_path / "run", fit_vocabulary=fit))
     for module in (processes, train):
         monkeypatch.setattr(module, "external_rank", lambda: Rank(1, 2, "first", 29500))
     train.run([])
-    assert [how["fit_vocabulary"] for how in trained] == [not exact] * 2
+    assert [how["fit_vocabulary"] for how in trained] == [fit] * 2
 
 
 def test_a_search_without_multirun_is_no_run(capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,7 +22,7 @@ def chosen(
     """The run that the command goes on with, and the size that it has then."""
     config = RunConfig(seed=seed, tokenizer=TokenizerConfig(vocab_size=size or 8000))
     new = parent / (named or "new")
-    now, run, _ = resumed_or_new(config, new, named=named is not None, sized=size is not None)
+    now, run, _ = resumed_or_new(config, new, named=named is not None, fit_vocabulary=size is None)
     return run.name, now.tokenizer.vocab_size
 
 
