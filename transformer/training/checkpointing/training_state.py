@@ -15,6 +15,7 @@ from transformer.checkpoint.checkpoint import PORTABLE, find_last
 from transformer.common.errors import InputError, errors_name, raise_objections
 from transformer.common.schema import Range, typed, typed_value
 from transformer.data.datamodules.base import BatchModule
+from transformer.data.streaming.shares import StreamState
 
 Count = Annotated[int, Range(0)]
 
@@ -57,16 +58,9 @@ class SavedCallback(Callback):
         vars(self).update(state_dict)
 
 
-# ``place`` is a position in a shard: pairs, and bytes in each file.
-_POSITION = _state(
-    epoch=Count, buffer=Count, shard=Count, place=_state(row=Count, offsets=Sequence[int])
-)
-
-_STREAM = _state(first=Count, shards=str, position=_POSITION, seed=int)
-
 _LOADER = _state(
     identity=Mapping[str, Any],
-    row=_STREAM | None,
+    row=StreamState | None,
     epoch_length=Count | None,
     ranks=Annotated[int, Range(1)],
     accumulation=Annotated[int, Range(1)],
