@@ -67,8 +67,9 @@ class Position:
     def rank(self, ranks: int) -> int:
         """Return the rank that makes this buffer: every ``ranks``-th of an epoch is of the same.
 
-        An epoch begins with the next rank. So the last buffer of an epoch, which is short, is not
-        always of the same rank, and all ranks advance at about the same pace.
+        Each epoch begins with the next rank. So the last buffer of an epoch, which is short, is not
+        always of the same rank, all ranks advance at about the same pace, and in as many epochs as
+        there are ranks each has the first buffer once.
         """
         return (self.epoch + self.buffer) % ranks
 
