@@ -142,9 +142,14 @@ class Ranks:
 
     def state(self) -> dict[str, Any]:
         """Return the state of a checkpoint, with the positions of all ranks."""
-        shares: list[Any] = []
+        gathered: list[Any] = []
+
+        def gather(own: Any) -> list[Any]:
+            gathered.append(own)
+            return gathered
+
         for loader in self.loaders:
-            loader._gather = lambda share: shares.append(share) or shares  # type: ignore[func-returns-value]
+            loader._gather = gather
             state = loader.state_dict()
         return json.loads(json.dumps(state))  # type: ignore[no-any-return]
 

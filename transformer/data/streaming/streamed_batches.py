@@ -18,8 +18,8 @@ from transformer.data.batching.batch_sequence import BatchSequence, Gather
 from transformer.data.batching.token_batches import BatchKey, BatchPlan, EpochBatches
 from transformer.data.binarized.corpus import EncodedCorpus
 from transformer.data.streaming.buffers import Buffer, BufferReader
+from transformer.data.streaming.partitions import Partition, Pending, StreamState, repartition
 from transformer.data.streaming.shards import Position
-from transformer.data.streaming.shares import Rest, Share, StreamState, shared_out
 from transformer.data.text.training_filters import log_level
 
 logger = logging.getLogger(__name__)
@@ -69,10 +69,10 @@ class StreamedBatches(BatchSequence):
         self._pool: ProcessPoolExecutor | None = None
         self._coming: tuple[Wanted, Future[Buffer]] | None = None
         self._rank, self._ranks = 0, 1
-        # The shares of the ranks of an earlier run, and the number of the batch that follows it.
-        self._before: Sequence[Share] = [Share()]
+        # The partitions of an earlier run, and the number of the batch that follows it.
+        self._before: Sequence[Partition] = [Partition()]
         self._first = 0
-        self._share: Share | None = None
+        self._partition: Partition | None = None
         self._known: list[_Opened] = []
         # The open buffer; -1: none.
         self._open = -1
@@ -113,7 +113,7 @@ class StreamedBatches(BatchSequence):
         """
         ordinal = self._ordinal(self._index(number))
         if ordinal < 0:
-            position = min(share.position for share in self._before)
+            position = min(partition.position for partition in self._before)
         else:
             position = self._known[ordinal].position
         return position.epoch + position.shard / len(self._shards)
@@ -132,25 +132,25 @@ class StreamedBatches(BatchSequence):
 
     def state_dict(self, number: int, gather: Gather) -> dict[str, Any]:
         """Return what all ranks have left at a batch, up to which each has read."""
-        index, share = self._index(number), self._shared()
+        index, partition = self._index(number), self._own()
         ordinal = self._ordinal(index)
         if ordinal >= 0:
             opened = self._known[ordinal]
             used = index - opened.index + opened.used
-            rest = [Rest(opened.position, used)] if used < opened.count else []
-            after = share.next if ordinal < len(share.rest) else opened.next
-            share = Share([*rest, *share.rest[ordinal + 1 :]], after)
-        shares = gather(asdict(share))
+            pending = [Pending(opened.position, used)] if used < opened.count else []
+            after = partition.next if ordinal < len(partition.pending) else opened.next
+            partition = Partition([*pending, *partition.pending[ordinal + 1 :]], after)
+        partitions = gather(asdict(partition))
         at = {"first": number, "shards": self._identity, "seed": self._data.seed}
-        return at | {"shares": shares}
+        return at | {"partitions": partitions}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where the ranks were; with other shards or seed, from the start of an epoch."""
         before = typed(StreamState, state, "row")
-        self._before, self._first = before.shares, before.first
+        self._before, self._first = before.partitions, before.first
         if (before.shards, before.seed) != (self._identity, self._data.seed):
-            earliest = min(share.position for share in before.shares)
-            self._before = [Share((), Position(earliest.epoch))]
+            earliest = min(partition.position for partition in before.partitions)
+            self._before = [Partition((), Position(earliest.epoch))]
         self._restart()
 
     def close(self) -> None:
@@ -160,18 +160,18 @@ class StreamedBatches(BatchSequence):
         self._pool = self._coming = None
 
     def _restart(self) -> None:
-        self._share, self._known, self._open = None, [], -1
+        self._partition, self._known, self._open = None, [], -1
         self._batches, self._empty = _NONE, None
 
-    def _shared(self) -> Share:
+    def _own(self) -> Partition:
         """Return what this rank has left before its first batch."""
-        if self._share is None and len(self._before) == self._ranks:
-            self._share = self._before[self._rank]
-        elif self._share is None:
-            self._share = shared_out(self._before, self._reader.skip, self._ranks)[self._rank]
-            # A process that reads ahead must not share an open file.
+        if self._partition is None and len(self._before) == self._ranks:
+            self._partition = self._before[self._rank]
+        elif self._partition is None:
+            self._partition = repartition(self._before, self._reader.skip, self._ranks)[self._rank]
+            # A process that reads ahead must not use an open file of this one.
             self._reader.close()
-        return self._share
+        return self._partition
 
     def _index(self, number: int) -> int:
         """Return how many batches of this rank precede a batch."""
@@ -190,7 +190,7 @@ class StreamedBatches(BatchSequence):
 
     def _read_buffer(self, ordinal: int) -> None:
         """Read a known buffer, or the next one."""
-        share = self._shared()
+        partition = self._own()
         self._buffer = buffer = self._filled(self._wanted(ordinal))
         self._open, self._batches = ordinal, _NONE
         self._read += buffer.read
@@ -203,7 +203,7 @@ class StreamedBatches(BatchSequence):
             self._plan = BatchPlan(*buffer.lengths, batch_tokens=data.budget, seed=data.seed)
             self._batches = self._plan.epoch(position.epoch << 32 | position.buffer)
         if ordinal == len(self._known):
-            used = share.rest[ordinal].used if ordinal < len(share.rest) else 0
+            used = partition.pending[ordinal].used if ordinal < len(partition.pending) else 0
             index, count = self._known[-1].end if self._known else 0, len(self._batches)
             # With another data.batch_tokens, the buffer may have fewer batches than are used.
             used = min(used, count)
@@ -221,20 +221,20 @@ class StreamedBatches(BatchSequence):
             self._empty = None
             return
         self._empty = first = self._empty or buffer.position
-        begun = first.buffer >= self._ranks  # not the first buffer of this rank in its epoch
-        if buffer.next.epoch - first.epoch - begun >= self._ranks:
+        midway = first.buffer >= self._ranks  # not the first buffer of this rank in its epoch
+        if buffer.next.epoch - first.epoch - midway >= self._ranks:
             raise InputError(
                 f"no pair of the {len(self._shards)} shards is kept "
                 f"({dict(buffer.dropped)}); give other text, or raise data.max_length"
             )
 
     def _wanted(self, ordinal: int) -> Wanted:
-        share = self._shared()
+        partition = self._own()
         if ordinal < len(self._known):
             return self._known[ordinal].position, 0, 1
-        if ordinal < len(share.rest):
-            return share.rest[ordinal].position, 0, 1
-        after = share.next if ordinal == len(share.rest) else self._known[-1].next
+        if ordinal < len(partition.pending):
+            return partition.pending[ordinal].position, 0, 1
+        after = partition.next if ordinal == len(partition.pending) else self._known[-1].next
         return after, self._rank, self._ranks
 
     def _filled(self, wanted: Wanted) -> Buffer:

@@ -15,7 +15,7 @@ from transformer.checkpoint.checkpoint import PORTABLE, find_last
 from transformer.common.errors import InputError, errors_name, raise_objections
 from transformer.common.schema import Range, typed, typed_value
 from transformer.data.datamodules.base import BatchModule
-from transformer.data.streaming.shares import StreamState
+from transformer.data.streaming.partitions import StreamState
 
 Count = Annotated[int, Range(0)]
 

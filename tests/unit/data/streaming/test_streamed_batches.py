@@ -123,7 +123,7 @@ def test_other_shards_or_seeds_begin_the_epoch_again(folder: Path) -> None:
 def test_a_state_without_a_position_is_refused(folder: Path) -> None:
     module = stream(folder)
     with pytest.raises(InputError, match="no position in it"):
-        module.row.load_state_dict(state_at(module, 0) | {"shares": []})
+        module.row.load_state_dict(state_at(module, 0) | {"partitions": []})
 
 
 def test_the_largest_batch_is_of_the_buffer_that_is_there(folder: Path) -> None:
