@@ -99,7 +99,7 @@ class TranslationModule(UpdateModule):
             return self._twice(batch)
         if self.guided is None:
             return super().micro_loss(batch)
-        assert batch.alignment is not None  # DataModule(links=True)
+        assert batch.alignment is not None  # the data of such a config have links
         from transformer.training.losses.guided_alignment import alignment_loss, watching
 
         with watching(self.model, self.guided) as looked:

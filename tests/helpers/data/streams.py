@@ -2,14 +2,23 @@
 
 import gzip
 import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import torch
+from torch.utils.data import Dataset
 
 from tests.helpers.data.corpora import SENTENCES, data_config, tokenizer_config, translation_data
+from transformer.data.batching.batch import PaddedBatch
+from transformer.data.batching.batch_sequence import RankAssignment
+from transformer.data.batching.loader import UpdateLoader
 from transformer.data.datamodules.streaming import StreamedData
+from transformer.data.streaming.streamed_batches import StreamedKey
 from transformer.settings.augmentation import AugmentationConfig
 
 PAIRS = [(f"{a} {b}", f"{a} {b}"[::-1]) for a in SENTENCES for b in SENTENCES]
@@ -68,3 +77,83 @@ def epoch_of(module: StreamedData, epoch: int) -> range:
         found += [number] if key.epoch == epoch else []
         number += 1
     return range(found[0], found[-1] + 1)
+
+
+def state_at(module: StreamedData, number: int) -> dict[str, Any]:
+    """The state of the stream of one rank, as a checkpoint has it, at a batch."""
+    state = module.row.state_dict(number, lambda value: [value])
+    return json.loads(json.dumps(state))  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class Read:
+    """A batch that a rank was given."""
+
+    number: int
+    epoch: int
+    pairs: tuple[int, ...]
+
+
+class _Keys(Dataset[PaddedBatch]):
+    """The epoch and the numbers of the pairs, in place of their subwords."""
+
+    def __getitem__(self, key: StreamedKey) -> PaddedBatch:
+        return PaddedBatch(torch.tensor([[key.epoch, *key.pairs.tolist()]]))
+
+
+class Ranks:
+    """The ranks of a training, in this process: each has its own data module and loader."""
+
+    def __init__(
+        self,
+        make: Callable[[], StreamedData],
+        ranks: int,
+        accumulation: int = 1,
+        state: dict[str, Any] | None = None,
+        done: int = 0,
+    ) -> None:
+        self.modules, self.done = [make() for _ in range(ranks)], done
+        self.loaders = [
+            UpdateLoader(
+                *(_Keys(), module.row),
+                assignment=RankAssignment(ranks, accumulation),
+                rank=rank,
+                done=lambda: self.done,
+                workers=0,
+                pin_memory=False,
+            )
+            for rank, module in enumerate(self.modules)
+        ]
+        for loader in self.loaders if state is not None else ():
+            loader.load_state_dict(state)
+        self._updates = [iter(loader) for loader in self.loaders]
+
+    def train(self, updates: int) -> list[list[Read]]:
+        """Return the batches of some updates, one list for each rank."""
+        trained: list[list[Read]] = []
+        for each in self._updates:
+            taken: list[Read] = []
+            for update in islice(each, updates):
+                for number, batch in zip(update.numbers, update.batches, strict=True):
+                    epoch, *pairs = batch.source.flatten().tolist()
+                    taken.append(Read(number, epoch, tuple(pairs)))
+            trained.append(taken)
+        self.done += updates
+        return trained
+
+    def state(self) -> dict[str, Any]:
+        """Return the state of a checkpoint, with the positions of all ranks."""
+        gathered: list[Any] = []
+
+        def gather(own: Any) -> list[Any]:
+            gathered.append(own)
+            return gathered
+
+        for loader in self.loaders:
+            loader._gather = gather
+            state = loader.state_dict()
+        return json.loads(json.dumps(state))  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        for module in self.modules:
+            module.teardown("fit")

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.helpers.data.text import write_parallel
-from tests.helpers.runs.runs import SMALL, composed
+from tests.helpers.runs.runs import SMALL, composed, verb
 from transformer.checkpoint.checkpoint import load_checkpoint
 from transformer.checkpoint.locate import find_checkpoint
 from transformer.common.errors import InputError
@@ -58,6 +58,28 @@ def test_a_restart_in_the_middle_changes_nothing(
     assert losses[0] == losses[2] < losses[1]
     whole, parts = weights("whole"), weights("parts")
     assert all(torch.equal(whole[name], parts[name]) for name in whole)
+
+
+def test_two_ranks_resume_where_each_was(tmp_path: Path, stream: list[str]) -> None:
+    """Exactly with as many ranks; one rank goes on with what both have left."""
+    ranks = ("trainer=ddp", "trainer.accelerator=cpu", "trainer.devices=2", "precision=32-true")
+    call = ["train", *QUICK, *stream, *ranks, f"data.cache={tmp_path}/cache", "data.workers=0"]
+    one = ("trainer.max_steps=9", "trainer.devices=1", "trainer.strategy=auto")
+    for given in (
+        (*call, "trainer.max_steps=8", "hydra.run.dir=whole"),
+        (*call, "trainer.max_steps=5", "hydra.run.dir=parts"),
+        ("train", "checkpoint=parts", "trainer.max_steps=8"),
+    ):
+        code, _, stderr = verb(*given, home=tmp_path)
+        assert code == 0, stderr
+    whole, parts = (
+        load_checkpoint(find_checkpoint(tmp_path / folder, "last")).model.state_dict()
+        for folder in ("whole", "parts")
+    )
+    assert all(torch.equal(whole[name], parts[name]) for name in whole)
+    code, _, stderr = verb("train", "checkpoint=parts", *one, home=tmp_path)
+    assert code == 0, stderr
+    assert "resuming with 1 x 1 batches an update (ranks x accumulation), 2 x 1 before" in stderr
 
 
 def test_epochs_do_not_bound_a_stream(tmp_path: Path, stream: list[str]) -> None:

@@ -20,15 +20,21 @@ _LENGTH_DEVIATION = 1.5
 B = TypeVar("B")
 Lengths = tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]
 """Tokens of each source and target, without bos and eos."""
+Gather = Callable[[Any], list[Any]]
+"""Returns the values that all ranks give, when all of them call it."""
 EpochLengths = Callable[[int], Lengths]
 
 
 class BatchSequence(ABC):
-    """All batches of training, numbered from 0, without an end, whatever ranks there are."""
+    """All batches of training, numbered from 0, without an end."""
+
+    def assign(self, rank: int, ranks: int) -> None:
+        """Say who asks: of a stream each rank makes its own batches; else they are the same."""
+        del rank, ranks
 
     @abstractmethod
     def __getitem__(self, number: int) -> BatchKey:
-        """Return a batch by number, without making the batches before it."""
+        """Return a batch by number, which is one of this rank."""
 
     @abstractmethod
     def largest(self) -> tuple[int, BatchKey]:
@@ -47,12 +53,12 @@ class BatchSequence(ABC):
     def identity(self) -> dict[str, Any]:
         """Return values that are equal if and only if the batches are."""
 
-    def state_dict(self, number: int) -> dict[str, Any] | None:
-        """Return the state at a batch; None if none is needed to find it quickly."""
+    def state_dict(self, number: int, gather: Gather) -> dict[str, Any] | None:
+        """Return the state of all ranks at a batch; None if its number is enough to find it."""
         return None
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a state, which is ignored where none is needed."""
+        """Continue from a state, perhaps with other ranks; ignored where none is needed."""
         del state
 
 

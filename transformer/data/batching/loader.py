@@ -13,7 +13,12 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from transformer.data.batching.batch import PaddedBatch
-from transformer.data.batching.batch_sequence import BatchSequence, RankAssignment, next_batch
+from transformer.data.batching.batch_sequence import (
+    BatchSequence,
+    Gather,
+    RankAssignment,
+    next_batch,
+)
 from transformer.data.batching.token_batches import BatchKey
 
 logger = logging.getLogger(__name__)
@@ -62,16 +67,18 @@ class UpdateLoader(Generic[B]):
         done: Callable[[], int],
         workers: int,
         pin_memory: bool,
+        gather: Gather = lambda value: [value],
     ) -> None:
         """Load the batches of a sequence, in ``workers`` processes; 0: this process."""
         self.row, self.dataset, self.assignment = row, dataset, assignment
-        self._rank, self._done = rank, done
+        self._rank, self._done, self._gather = rank, done, gather
         self._workers, self._pin_memory = workers, pin_memory
         self._before: dict[str, Any] | None = None
         # The first batch with this assignment, and the number of updates before it.
         self._first = self._since = 0
         self._started = False
         self._batches: Iterator[B] | None = None
+        row.assign(rank, assignment.ranks)
 
     def __iter__(self) -> Iterator[Update[B]]:
         """Yield the updates that are not done yet; no batch before them is made."""
@@ -105,10 +112,15 @@ class UpdateLoader(Generic[B]):
             workers._shutdown_workers()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the start of this assignment in the sequence; the trainer counts the updates."""
+        """Return the start of this assignment in the sequence; the trainer counts the updates.
+
+        All ranks must call it: of a stream, the state has the positions of all of them.
+        """
+        if not self._started:
+            self._start()
         return {
             "identity": self.row.identity(),
-            "row": self.row.state_dict(self._next(self._done())),
+            "row": self.row.state_dict(self._next(self._done()), self._gather),
             "epoch_length": self.row.epoch_length,
             "ranks": self.assignment.ranks,
             "accumulation": self.assignment.accumulation,

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import torch
 from jaxtyping import Int
 from pytorch_lightning import LightningDataModule
 from torch.utils.data import Dataset
@@ -151,6 +152,7 @@ class BatchModule(LightningDataModule, ABC):
             done=lambda: 0 if self.trainer is None else self.trainer.global_step,
             workers=self._data.workers,
             pin_memory=self._on_gpu(),
+            gather=self._gathered,
         )
         if self._before is not None:
             self._loader.load_state_dict(self._before)
@@ -229,6 +231,13 @@ class BatchModule(LightningDataModule, ABC):
     def _rank(self) -> tuple[int, int]:
         trainer = self.trainer
         return (0, 1) if trainer is None else (trainer.global_rank, trainer.world_size)
+
+    def _gathered(self, value: Any) -> list[Any]:
+        """Return the values of all ranks, which all of them give."""
+        values = [value] * self._rank()[1]
+        if len(values) > 1:
+            torch.distributed.all_gather_object(values, value)
+        return values
 
     def _on_gpu(self) -> bool:
         return self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"

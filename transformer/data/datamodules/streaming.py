@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
 from torch.utils.data import Dataset
@@ -12,7 +12,7 @@ from transformer.data.batching.batch import Batch, collate
 from transformer.data.binarized.dataset import SegmentationSampler
 from transformer.data.datamodules.translation import TranslationData
 from transformer.data.streaming.buffers import BufferReader
-from transformer.data.streaming.shards import Shard, ShardPosition, find_shards, shards_fingerprint
+from transformer.data.streaming.shards import Shard, find_shards, shards_fingerprint
 from transformer.data.streaming.streamed_batches import StreamedBatches, StreamedKey
 from transformer.data.text.parallel import Pair
 from transformer.data.tokenization.tokenizer import Tokenizer
@@ -45,8 +45,7 @@ class StreamedData(TranslationData):
         return list(self._beginning(limit))
 
     def _beginning(self, limit: int) -> Iterator[Pair]:
-        every = (pair for shard in self._shards for pair, _ in shard.pairs(ShardPosition()))
-        return islice(every, limit)
+        return islice(chain.from_iterable(shard.pairs() for shard in self._shards), limit)
 
     def _learned_tokenizer(self) -> Tokenizer:
         config, shards = self._tokenizer_config, self._shards

@@ -1,9 +1,8 @@
 """Reads and encodes the pairs of a stream in buffers; it does not plan batches."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 
 import numpy as np
 from jaxtyping import Int
@@ -13,7 +12,7 @@ from transformer.data.binarized.corpus import EncodedCorpus
 from transformer.data.binarized.dataset import SegmentationSampler
 from transformer.data.binarized.pair_seeds import DISTURBANCE, pair_seeds
 from transformer.data.binarized.preprocess import encode
-from transformer.data.streaming.shards import Position, Shard, read_epoch
+from transformer.data.streaming.shards import EpochReader, Position, Shard
 from transformer.data.text.parallel import Pair
 from transformer.data.text.training_filters import Filters, first_occurrences
 from transformer.data.text_noise.augmentation import UNCHANGED, Linked, disturbed, drawn_kinds
@@ -26,6 +25,7 @@ from transformer.settings.data import DataConfig
 class Buffer:
     """The kept pairs of a buffer, encoded."""
 
+    position: Position
     numbers: Int[np.ndarray, " pair"]
     """Number of each pair, the same in every epoch."""
     corpus: EncodedCorpus
@@ -37,7 +37,7 @@ class Buffer:
 
 
 class BufferReader:
-    """Fills buffers; continues reading if a buffer follows the last one."""
+    """Fills or skips buffers; continues reading if a buffer follows the last one."""
 
     def __init__(
         self,
@@ -52,22 +52,17 @@ class BufferReader:
         self.filters = Filters(longest, data.max_ratio, data.deduplicate)
         self._sampler = SegmentationSampler(tokenizer, data)
         self._at: Position | None = None
-        self._pairs: Iterator[tuple[int, Pair, Position]]
+        self._epoch: EpochReader | None = None
 
-    def fill(self, position: Position) -> Buffer:
-        """Return the buffer that begins at a position; raises InputError as `Shard.pairs`."""
-        if position != self._at:
-            self._pairs = read_epoch(self.shards, self.data.seed, position)
-        read = list(islice(self._pairs, self.data.buffer))
-        after = read[-1][2] if len(read) == self.data.buffer else None
-        if after is None:
-            self._at = Position(position.epoch + 1)
-            self._pairs = read_epoch(self.shards, self.data.seed, self._at)
-        else:
-            self._at = replace(after, epoch=position.epoch, buffer=position.buffer + 1)
-        pairs = [pair for _, pair, _ in read]
+    def fill(self, position: Position, rank: int = 0, ranks: int = 1) -> Buffer:
+        """Return the first buffer of a rank from a position on; raises InputError as reading."""
+        while position.rank(ranks) != rank:
+            position = self.skip(position)
+        read = self._epoch_at(position).take(self.data.buffer)
+        after = self._moved(position, len(read))
+        numbers = np.array([number for number, _ in read], dtype=np.int64)
+        pairs = [pair for _, pair in read]
         first = first_occurrences(pairs) if self.filters.deduplicate else None
-        numbers = np.array([number for number, _, _ in read], dtype=np.int64)
         if self.augmentation.active:
             self._augment(pairs, position.epoch, numbers)
         texts = self.tokenizer.config.sampling > 0
@@ -75,7 +70,33 @@ class BufferReader:
         corpus = EncodedCorpus(batch)
         numbers = numbers[kept]
         lengths = self._sampler.lengths(corpus, numbers)
-        return Buffer(numbers, corpus, lengths, len(pairs), dropped, self._at)
+        return Buffer(position, numbers, corpus, lengths, len(pairs), dropped, after)
+
+    def skip(self, position: Position) -> Position:
+        """Return the position of the next buffer, without encoding the pairs of this one."""
+        return self._moved(position, self._epoch_at(position).skip(self.data.buffer))
+
+    def close(self) -> None:
+        """Close the open shard; the next buffer opens it again."""
+        if self._epoch is not None:
+            self._epoch.close()
+        self._at = self._epoch = None
+
+    def _epoch_at(self, position: Position) -> EpochReader:
+        if self._epoch is None or position != self._at:
+            self.close()
+            self._epoch = EpochReader(self.shards, self.data.seed, position)
+        return self._epoch
+
+    def _moved(self, position: Position, count: int) -> Position:
+        """Return the position after a buffer of so many pairs, where reading continues."""
+        assert self._epoch is not None
+        if count == self.data.buffer:
+            self._at = replace(self._epoch.position, buffer=position.buffer + 1)
+        else:
+            self._at = Position(position.epoch + 1)
+            self._epoch = None
+        return self._at
 
     def _augment(self, pairs: list[Pair], epoch: int, numbers: Int[np.ndarray, " pair"]) -> None:
         """Change some pairs, if they fit; the next pair follows where two are joined."""

@@ -1,14 +1,20 @@
-"""Finds shards, wherever fsspec reads, and reads pairs, as text/parallel.py, from any position."""
+"""Finds shards, wherever fsspec reads, and reads pairs, as text/parallel.py, from any position.
+
+To skip pairs costs little: Parquet knows its rows, and of other shards only line ends are counted.
+"""
 
 import gzip
 import hashlib
 import io
 import os
+import sys
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
-from itertools import chain
+from dataclasses import dataclass, field, replace
+from itertools import chain, islice
+from typing import Annotated
 
 import fsspec
 import numpy as np
@@ -17,13 +23,15 @@ import pyarrow.parquet as pq
 from fsspec.implementations.local import LocalFileSystem
 
 from transformer.common.errors import InputError
-from transformer.data.text.lines import decoded_lines, raw_lines
+from transformer.common.schema import Range
+from transformer.data.text.lines import decoded_lines, raw_lines, skip_lines
 from transformer.data.text.parallel import (
     AnotherTarget,
     Pair,
     file_format,
     parsed_pairs,
     record_pair,
+    unaligned,
 )
 
 _READ_AHEAD = 1 << 20
@@ -35,23 +43,35 @@ _CLIENTS = ("aiohttp", "botocore", "gcsfs", "azure", "requests", "paramiko")
 _KNOWN = (OSError, ValueError, ImportError, EOFError, zlib.error, pa.ArrowException)
 
 
-@dataclass(frozen=True)
+Count = Annotated[int, Range(0)]
+
+
+@dataclass(frozen=True, order=True)
 class ShardPosition:
     """A position between two pairs of a shard."""
 
-    row: int = 0
-    offsets: tuple[int, ...] = ()
+    row: Count = 0
+    offsets: tuple[Count, ...] = ()
     """Bytes before it in each file, unpacked; none in Parquet."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class Position:
     """A position in an endless stream, where a buffer begins."""
 
-    epoch: int = 0
-    buffer: int = 0
-    shard: int = 0
+    epoch: Count = 0
+    buffer: Count = 0
+    shard: Count = 0
     place: ShardPosition = field(default_factory=ShardPosition)
+
+    def rank(self, ranks: int) -> int:
+        """Return the rank that makes this buffer: every ``ranks``-th of an epoch is of the same.
+
+        Each epoch begins with the next rank. So the last buffer of an epoch, which is short, is not
+        always of the same rank, all ranks advance at about the same pace, and in as many epochs as
+        there are ranks each has the first buffer once.
+        """
+        return (self.epoch + self.buffer) % ranks
 
 
 @dataclass(frozen=True)
@@ -63,65 +83,183 @@ class Shard:
     max_line: int | None = None
     features: bool = False
 
-    def pairs(self, start: ShardPosition) -> Iterator[tuple[Pair, ShardPosition]]:
-        """Yield the pairs from a position on, each with the position after it."""
+    @contextmanager
+    def opened(self, start: ShardPosition) -> Iterator["ShardReader"]:
+        """Open a shard at a position."""
         with ExitStack() as stack:
             files = [stack.enter_context(_opened(url)) for url in self.urls]
             with _explained(self.urls[-1]):
-                if _kind(self.urls[0]) == "parquet":
-                    yield from self._rows(files[0], start.row)
-                else:
-                    yield from self._lines(files, start)
+                kind = RowReader if _kind(self.urls[0]) == "parquet" else LineReader
+                reader = kind(self, files, start)
+            yield reader
 
-    def _lines(
-        self, files: Sequence[io.BufferedReader], start: ShardPosition
-    ) -> Iterator[tuple[Pair, ShardPosition]]:
-        offsets = list(start.offsets or [0] * len(files))
-        number = start.row + 1
+    def pairs(self) -> Iterator[Pair]:
+        """Yield all pairs."""
+        with self.opened(ShardPosition()) as reader:
+            yield from reader.pairs()
+
+
+class ShardReader(ABC):
+    """An open shard, whose next pairs are read or skipped."""
+
+    def __init__(
+        self, shard: Shard, files: Sequence[io.BufferedReader], start: ShardPosition
+    ) -> None:
+        self._shard, self._files, self.row = shard, files, start.row
+
+    @property
+    @abstractmethod
+    def place(self) -> ShardPosition:
+        """The position of the next pair."""
+
+    def pairs(self) -> Iterator[Pair]:
+        """Yield the next pairs, until some are skipped; InputError if one is no pair."""
+        with _explained(self._shard.urls[-1]):
+            yield from self._read()
+
+    def skip(self, count: int) -> int:
+        """Skip pairs, and return how many there were; their text is not parsed or checked."""
+        before = self.row
+        with _explained(self._shard.urls[-1]):
+            self._skip(count)
+        return self.row - before
+
+    @abstractmethod
+    def _read(self) -> Iterator[Pair]: ...
+
+    @abstractmethod
+    def _skip(self, count: int) -> None: ...
+
+
+class LineReader(ShardReader):
+    """A shard of lines, each a pair or a side of one; all bytes of skipped lines are read."""
+
+    def __init__(
+        self, shard: Shard, files: Sequence[io.BufferedReader], start: ShardPosition
+    ) -> None:
+        super().__init__(shard, files, start)
+        self._offsets = list(start.offsets or [0] * len(files))
+        for file, offset in zip(files, self._offsets, strict=True):
+            file.seek(offset)
+
+    @property
+    def place(self) -> ShardPosition:
+        return ShardPosition(self.row, tuple(self._offsets))
+
+    def _read(self) -> Iterator[Pair]:
+        shard, number = self._shard, self.row + 1
 
         def counted(index: int) -> Iterator[bytes]:
-            files[index].seek(offsets[index])
-            for line in raw_lines(files[index], self.urls[index], self.max_line, number):
-                offsets[index] += len(line)
+            for line in raw_lines(self._files[index], shard.urls[index], shard.max_line, number):
+                self._offsets[index] += len(line)
                 yield line
 
-        lines = [decoded_lines(counted(index), url, number) for index, url in enumerate(self.urls)]
-        read = (lines, _kind(self.urls[0]), self.urls, self.sides, number)
-        pairs = parsed_pairs(*read, features=self.features)
-        for row, pair in enumerate(pairs, number):
+        lines = [decoded_lines(counted(index), url, number) for index, url in enumerate(shard.urls)]
+        read = (lines, _kind(shard.urls[0]), shard.urls, shard.sides, number)
+        for pair in parsed_pairs(*read, features=shard.features):
             if isinstance(pair[1], AnotherTarget):
-                raise InputError(f"{self.urls[0]}: a stream has one target a line")
-            yield pair, ShardPosition(row, tuple(offsets))
+                raise InputError(f"{shard.urls[0]}: a stream has one target a line")
+            self.row += 1
+            yield pair
 
-    def _rows(self, file: io.BufferedReader, before: int) -> Iterator[tuple[Pair, ShardPosition]]:
-        table, (url,) = pq.ParquetFile(file), self.urls
-        row, groups = 0, list(range(table.num_row_groups))
-        while groups and row + table.metadata.row_group(groups[0]).num_rows <= before:
-            row += table.metadata.row_group(groups.pop(0)).num_rows
-        columns = [name for name in table.schema_arrow.names if name in self.sides]
-        if len(columns) < len({*self.sides}):
-            record_pair(dict.fromkeys(table.schema_arrow.names, ""), self.sides, url)
+    def _skip(self, count: int) -> None:
+        skipped = [skip_lines(file, count) for file in self._files]
+        lines = [number for number, _ in skipped]
+        if len({*lines}) > 1:
+            rests = [skip_lines(file, sys.maxsize)[0] for file in self._files]
+            counts = [self.row + each + rest for each, rest in zip(lines, rests, strict=True)]
+            raise unaligned(self._shard.urls, counts)
+        self.row += lines[0]
+        for index, (_, size) in enumerate(skipped):
+            self._offsets[index] += size
+
+
+class RowReader(ShardReader):
+    """A shard of Parquet; row groups that are skipped as a whole are not read."""
+
+    def __init__(
+        self, shard: Shard, files: Sequence[io.BufferedReader], start: ShardPosition
+    ) -> None:
+        super().__init__(shard, files, start)
+        self._table = pq.ParquetFile(files[0])
+
+    @property
+    def place(self) -> ShardPosition:
+        return ShardPosition(self.row)
+
+    def _read(self) -> Iterator[Pair]:
+        table, (url,), sides = self._table, self._shard.urls, self._shard.sides
+        first, groups = 0, list(range(table.num_row_groups))
+        while groups and first + table.metadata.row_group(groups[0]).num_rows <= self.row:
+            first += table.metadata.row_group(groups.pop(0)).num_rows
+        columns = [name for name in table.schema_arrow.names if name in sides]
+        if len(columns) < len({*sides}):
+            record_pair(dict.fromkeys(table.schema_arrow.names, ""), sides, url)
         for batch in (
             table.iter_batches(_ROWS, row_groups=groups, columns=columns) if groups else ()
         ):
-            skipped = min(max(before - row, 0), batch.num_rows)
-            for number, values in enumerate(batch.slice(skipped).to_pylist(), row + skipped + 1):
-                yield record_pair(values, self.sides, f"{url}:{number}"), ShardPosition(number)
-            row += batch.num_rows
+            for values in batch.slice(min(max(self.row - first, 0), batch.num_rows)).to_pylist():
+                self.row += 1
+                yield record_pair(values, sides, f"{url}:{self.row}")
+            first += batch.num_rows
+
+    def _skip(self, count: int) -> None:
+        self.row = min(self.row + count, self._table.metadata.num_rows)
 
 
-def read_epoch(
-    shards: Sequence[Shard], seed: int, start: Position
-) -> Iterator[tuple[int, Pair, Position]]:
-    """Yield (number, pair, next position) of an epoch, in an order by seed and epoch."""
-    # The third number makes it differ from the random orders of batches.
-    order = np.random.default_rng([seed, start.epoch, 3]).permutation(len(shards)).tolist()
-    place = start.place
-    for turn in range(start.shard, len(order)):
-        for pair, after in shards[order[turn]].pairs(place):
-            number = (order[turn] << _SHARD_BITS) + after.row - 1
-            yield number, pair, Position(shard=turn, place=after)
-        place = ShardPosition()
+class EpochReader:
+    """The pairs of an epoch from a position on, with shards in an order by seed and epoch."""
+
+    def __init__(self, shards: Sequence[Shard], seed: int, start: Position) -> None:
+        # The third number makes it differ from the random orders of batches.
+        order = np.random.default_rng([seed, start.epoch, 3]).permutation(len(shards))
+        self._shards, self._order, self._start = shards, order.tolist(), start
+        self._turn = start.shard
+        self._files = ExitStack()
+        self._shard: ShardReader | None = None
+        self._pairs: Iterator[Pair] | None = None
+
+    @property
+    def position(self) -> Position:
+        """The position after the last pair, in the buffer of the start."""
+        assert self._shard is not None
+        return replace(self._start, shard=self._turn, place=self._shard.place)
+
+    def take(self, count: int) -> list[tuple[int, Pair]]:
+        """Return the next pairs, each after its number; fewer at the end of the epoch."""
+        taken: list[tuple[int, Pair]] = []
+        for shard in self._open_shards():
+            number = (self._order[self._turn] << _SHARD_BITS) + shard.row
+            self._pairs = self._pairs or shard.pairs()
+            taken += enumerate(islice(self._pairs, count - len(taken)), number)
+            if len(taken) == count:
+                break
+        return taken
+
+    def skip(self, count: int) -> int:
+        """Skip the next pairs, and return how many there were; fewer at the end of the epoch."""
+        skipped, self._pairs = 0, None
+        for shard in self._open_shards():
+            skipped += shard.skip(count - skipped)
+            if skipped == count:
+                break
+        return skipped
+
+    def close(self) -> None:
+        """Close the open shard."""
+        self._files.close()
+        self._shard = self._pairs = None
+
+    def _open_shards(self) -> Iterator[ShardReader]:
+        """Yield the open shard, and open the next one when it is over."""
+        while self._turn < len(self._order):
+            if self._shard is None:
+                shard = self._shards[self._order[self._turn]]
+                place = self._start.place if self._turn == self._start.shard else ShardPosition()
+                self._shard = self._files.enter_context(shard.opened(place))
+            yield self._shard
+            self.close()
+            self._turn += 1
 
 
 def find_shards(

@@ -11,6 +11,8 @@ from io import BufferedReader
 from itertools import count
 from pathlib import Path
 
+import numpy as np
+
 from transformer.common.cache import remembered
 from transformer.common.errors import InputError, MissingFile, did_you_mean
 
@@ -54,6 +56,21 @@ def raw_lines(
         if len(line) > limit and not line.endswith(b"\n"):
             raise too_long(f"{name}:{number}", max_line)
         yield line
+
+
+def skip_lines(file: BufferedReader, count: int) -> tuple[int, int]:
+    """Skip lines by their ends, without holding one; return how many, and their bytes."""
+    lines, size, last = 0, 0, b"\n"
+    while lines < count and (block := file.peek()):
+        found = block.count(b"\n")
+        if lines + found >= count:
+            ends = np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == ord("\n"))
+            found = count - lines
+            block = block[: int(ends[found - 1]) + 1]
+        last = file.read(len(block))[-1:]
+        lines, size = lines + found, size + len(block)
+    # The last line of a file may have no end.
+    return lines + (last != b"\n" and lines < count), size
 
 
 def unreadable(error: Exception) -> str:

@@ -130,11 +130,16 @@ def plain_pairs(
         if None in texts:
             read = [number - (text is None) for text in texts]
             counts = [lines + sum(1 for _ in file) for lines, file in zip(read, files, strict=True)]
-            listed = " and ".join(map("{} has {:,} lines".format, names, counts))
-            raise InputError(f"{listed}; aligned files have as many, and match line by line")
+            raise unaligned(names, counts)
         source, target, *more = texts
         yield source, target
         yield from ((source, AnotherTarget(text)) for text in more if text)
+
+
+def unaligned(names: Sequence[object], counts: Sequence[int]) -> InputError:
+    """Return the error for plain files of different numbers of lines."""
+    listed = " and ".join(map("{} has {:,} lines".format, names, counts))
+    return InputError(f"{listed}; aligned files have as many, and match line by line")
 
 
 def tsv_pairs(

@@ -14,6 +14,7 @@ from transformer.checkpoint.checkpoint import PORTABLE, find_last
 from transformer.common.errors import InputError, errors_name, raise_objections
 from transformer.common.schema import Range, typed, typed_value
 from transformer.data.datamodules.base import BatchModule
+from transformer.data.streaming.partitions import StreamState
 from transformer.training.lightning_internals import loop_state
 
 Count = Annotated[int, Range(0)]
@@ -56,16 +57,9 @@ class SavedCallback(Callback):
         vars(self).update(state_dict)
 
 
-# ``place`` is a position in a shard: pairs, and bytes in each file.
-_POSITION = _state(
-    epoch=Count, buffer=Count, shard=Count, place=_state(row=Count, offsets=Sequence[int])
-)
-
-_STREAM = _state(first=Count, shards=str, position=_POSITION, seed=int)
-
 _LOADER = _state(
     identity=Mapping[str, Any],
-    row=_STREAM | None,
+    row=StreamState | None,
     epoch_length=Count | None,
     ranks=Annotated[int, Range(1)],
     accumulation=Annotated[int, Range(1)],

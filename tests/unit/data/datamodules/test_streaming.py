@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.data.corpora import tokenizer_config, translation_data
-from tests.helpers.data.streams import PAIRS, epoch_of, stream, texts, write, write_shards
+from tests.helpers.data.streams import PAIRS, epoch_of, state_at, stream, texts, write, write_shards
 from transformer.common.errors import InputError
 from transformer.data.streaming.shards import Shard
 from transformer.data.tokenization.tags import Tags
@@ -70,7 +70,7 @@ def test_disturbed_pairs_differ_by_epoch_and_stay_those_of_their_seed(folder: Pa
     assert all(20 < len(one) < 70 for one in changed) and set(changed[0]) != set(changed[1])
     assert [len(epoch) for epoch in epochs] == [len(PAIRS)] * 2
     numbers = epoch_of(made[0], 1)
-    made[1].row.load_state_dict(made[0].row.state_dict(numbers[0]))
+    made[1].row.load_state_dict(state_at(made[0], numbers[0]))
     assert texts(made[1], numbers) == epochs[1]
     assert made[0].row.identity() == made[1].row.identity() != stream(folder).row.identity()
 
@@ -124,9 +124,7 @@ def test_the_vocabulary_is_learned_from_the_first_pairs(
     module = stream(folder)
     read = []
     pairs = Shard.pairs
-    monkeypatch.setattr(
-        Shard, "pairs", lambda self, index: (read.append(self.urls), pairs(self, index))[1]
-    )
+    monkeypatch.setattr(Shard, "pairs", lambda self: (read.append(self.urls), pairs(self))[1])
     object.__setattr__(module._tokenizer_config, "max_sentences", 30)
     first = module.tokenizer.fingerprint
     assert read == [(str(folder / "part-0.tsv"),)]

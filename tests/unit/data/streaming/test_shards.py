@@ -1,9 +1,11 @@
 """Shards are read from anywhere and from any place on, and a bad one is named."""
 
 import os
+import re
 from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from itertools import islice
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -29,11 +31,35 @@ def test_a_shard_is_read_on_from_any_place(folder: Path, suffixes: list[str]) ->
     names = [str(folder / f"part-*.{suffix}") for suffix in suffixes]
     shard, *others = find_shards(names, ("x", "y"))
     assert len(others) == 2
-    whole = list(shard.pairs(ShardPosition()))
-    assert [pair for pair, _ in whole] == PARTS[0]
-    for index, (_, position) in enumerate(whole):
-        assert position.row == index + 1
-        assert list(shard.pairs(position)) == whole[index + 1 :]
+    assert list(shard.pairs()) == PARTS[0]
+    with shard.opened(ShardPosition()) as whole:
+        for index, _ in enumerate(whole.pairs()):
+            assert whole.place.row == index + 1
+            with shard.opened(whole.place) as rest:
+                assert list(rest.pairs()) == PARTS[0][index + 1 :]
+
+
+@pytest.mark.parametrize("suffixes", [["tsv"], ["tsv.gz"], ["jsonl"], ["parquet"], ["x", "y"]])
+def test_pairs_are_skipped_as_they_are_read(folder: Path, suffixes: list[str]) -> None:
+    """Also over the last one, whose line has no end, and over the end."""
+    (shard,) = find_shards([str(folder / f"part-0.{suffix}") for suffix in suffixes], ("x", "y"))
+    for first, skipped in ((0, 1), (3, 8), (7, 0), (29, 1), (12, 18), (25, 100)):
+        with shard.opened(ShardPosition()) as read, shard.opened(ShardPosition()) as reader:
+            taken = list(islice(reader.pairs(), first))
+            assert taken == list(islice(read.pairs(), first))
+            passed = list(islice(read.pairs(), skipped))
+            assert reader.skip(skipped) == len(passed) == min(skipped, 30 - first)
+            assert reader.place == read.place
+            assert list(reader.pairs()) == PARTS[0][first + len(passed) :]
+
+
+def test_aligned_files_of_other_lengths_are_named_where_they_are_skipped(folder: Path) -> None:
+    (folder / "longer.y").write_bytes((folder / "part-0.y").read_bytes() + b"\na\nb")
+    (shard,) = find_shards([str(folder / "part-0.x"), str(folder / "longer.y")], ("x", "y"))
+    with shard.opened(ShardPosition()) as reader, pytest.raises(InputError) as raised:
+        reader.skip(10)
+        reader.skip(21)
+    assert re.search(r"part-0\.x has 30 lines and .*longer\.y has 32 lines", str(raised.value))
 
 
 def test_a_parquet_shard_is_read_on_behind_whole_batches(
@@ -44,8 +70,9 @@ def test_a_parquet_shard_is_read_on_behind_whole_batches(
     pq.write_table(pa.table({"x": rows, "y": rows}), tmp_path / "a.parquet", row_group_size=10)
     (shard,) = find_shards(str(tmp_path / "a.parquet"), ("x", "y"))
     for before in range(21):
-        expected = [((row, row), ShardPosition(int(row) + 1)) for row in rows[before:]]
-        assert list(shard.pairs(ShardPosition(before))) == expected
+        with shard.opened(ShardPosition(before)) as reader:
+            found = [(pair, reader.place) for pair in reader.pairs()]
+        assert found == [((row, row), ShardPosition(int(row) + 1)) for row in rows[before:]]
 
 
 class Ranged(SimpleHTTPRequestHandler):
@@ -105,7 +132,7 @@ def test_shards_come_from_any_file_system(folder: Path) -> None:
 def test_a_shard_has_features(folder: Path) -> None:
     (folder / "forms.tsv").write_text("walk\tV;PST\twalked\n")
     (shard,) = stream(folder, str(folder / "forms.tsv"), features=";")._shards
-    assert [pair for pair, _ in shard.pairs(ShardPosition())] == [("walk\tV;PST", "walked")]
+    assert list(shard.pairs()) == [("walk\tV;PST", "walked")]
 
 
 def test_a_local_file_is_known_by_its_size_and_time(folder: Path) -> None:

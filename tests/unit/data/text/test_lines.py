@@ -13,7 +13,7 @@ import pytest
 
 from transformer.common.errors import InputError
 from transformer.data.corpora.split import Split
-from transformer.data.streaming.shards import ShardPosition, find_shards
+from transformer.data.streaming.shards import find_shards
 from transformer.data.text import lines
 from transformer.data.text.conllu import read_conllu
 from transformer.data.text.lines import file_digest, read_lines
@@ -103,7 +103,7 @@ def test_no_more_of_a_long_line_is_held_than_may_be(
         lambda path: Corpus((path, path), "x", "y", max_line=3),
         lambda path: Split(Corpus((path, path), "x", "y", max_line=3), links=path).word_links(),
         lambda path: read_conllu(path, 3),
-        lambda path: find_shards([str(path), str(path)], ("x", "y"), 3)[0].pairs(ShardPosition()),
+        lambda path: find_shards([str(path), str(path)], ("x", "y"), 3)[0].pairs(),
     ],
     ids=["corpus", "links", "conllu", "shards"],
 )
