@@ -96,12 +96,15 @@ class Assumptions:
         return tokens * size.flops_a_token / self.tflops / 1e12
 
     def all_reduce_seconds(self, size: Size, gpus: int) -> float:
-        """To sum float32 gradients: a ring inside each machine, and one of the machines."""
-        gradients = 4 * size.parameters / 1e9
+        """To sum float32 gradients over all GPUs."""
+        return self.ring_seconds(4 * size.parameters, gpus)
+
+    def ring_seconds(self, number: float, gpus: int) -> float:
+        """To sum so many bytes by a ring inside each machine, and one of the machines."""
         inside, machines = min(gpus, GPUS_A_MACHINE), max(1, gpus // GPUS_A_MACHINE)
-        ring = 2 * (inside - 1) / inside * gradients / self.nvlink
-        network = 2 * (machines - 1) / machines * gradients / (self.adapter * self.adapters)
-        return ring + network
+        ring = 2 * (inside - 1) / inside * number / self.nvlink
+        network = 2 * (machines - 1) / machines * number / (self.adapter * self.adapters)
+        return (ring + network) / 1e9
 
     def update_seconds(self, size: Size, tokens: float, gpus: int) -> float:
         """Of an update of so many target tokens a GPU; nothing overlaps."""

@@ -1,0 +1,59 @@
+"""What ranks send is what the formulas of the page take, and its table is that of the command."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.gpu_rows.cost import Assumptions
+from benchmarks.training import scaling
+from tests.helpers.runs.runs import SMALL, corpus_overrides
+
+PAGE = Path(__file__).parents[3] / "docs" / "processes.md"
+RATES = Assumptions(nvlink=100.0, adapter=10.0, adapters=2)
+
+
+def test_an_all_reduce_takes_bytes_and_steps() -> None:
+    assert scaling.send_seconds(0, 1, RATES) == 0
+    # Seven steps to sum and seven to hand out; none over the network.
+    assert scaling.send_seconds(0, 8, RATES) == pytest.approx(14 * 3.4e-6)
+    assert scaling.send_seconds(1e9, 8, RATES) == pytest.approx(14 * 3.4e-6 + 2 * 7 / 8 / 100)
+    steps, number = 14 * 3.4e-6 + 6 * 14e-6, 2 * 7 / 8 / 100 + 2 * 3 / 4 / 20
+    assert scaling.send_seconds(1e9, 32, RATES) == pytest.approx(steps + number)
+
+
+def test_what_the_backward_pass_hides() -> None:
+    buckets = [500_000_000, 500_000_000]
+    each, totals = scaling.send_seconds(5e8, 32, RATES), scaling.send_seconds(0, 32, RATES)
+    # All but the last bucket, in a long backward pass.
+    hidden, bare = scaling.update_seconds(10.0, buckets, 32, RATES)
+    assert hidden == pytest.approx(10 + each + totals)
+    assert bare == pytest.approx(10 + 2 * each + totals)
+    # Two thirds of the update, where that is less.
+    hidden, _ = scaling.update_seconds(0.015, buckets, 32, RATES)
+    assert hidden == pytest.approx(0.015 + 2 * each - 0.01 + totals)
+
+
+@pytest.mark.thorough
+def test_two_processes_send_what_the_formula_says(tmp_path: Path) -> None:
+    small = [*corpus_overrides(tmp_path), *SMALL, "data.batch_tokens=128", "report=none"]
+    folders = {ranks: tmp_path / str(ranks) for ranks in (1, 2)}
+    for ranks, folder in folders.items():
+        scaling.train(ranks, folder, 4, small)
+    assert scaling.largest_differences(*folders.values())[1] < 1e-5
+    (alone,), pair = map(scaling.counted, folders.values())
+    assert not scaling.collectives(alone["update"])
+    assert [rank["read"]["micro-batches"] for rank in (alone, *pair)] == [32, 16, 16]
+    assert alone["read"]["pairs"] == sum(rank["read"]["pairs"] for rank in pair)
+    gradients = sum(weight.nbytes for weight in scaling.weights(folders[1]).values())
+    for rank in pair:
+        update = rank["update"]
+        assert update["times"] == 2
+        # The gradients, and one message of totals.
+        assert update["allreduce"] == 2 * 2
+        assert 0 <= update["bytes of allreduce"] - 2 * gradients < 200
+        assert update["sent"] == pytest.approx(2 * gradients, rel=0.02)
+
+
+@pytest.mark.slow
+def test_the_page_has_the_table_of_the_command() -> None:
+    assert "\n".join(scaling.derived_table()) in PAGE.read_text(encoding="utf-8")
