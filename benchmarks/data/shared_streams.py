@@ -20,7 +20,7 @@ from benchmarks.data.made_up_text import write_text
 from transformer.cli.config.compose import compose_config, run_settings
 from transformer.data.batching.batch_sequence import RankAssignment
 from transformer.data.batching.loader import UpdateLoader
-from transformer.data.datamodules.streaming import StreamedData
+from transformer.data.datamodules.translation import TranslationData
 from transformer.data.streaming.buffers import Buffer, BufferReader
 from transformer.data.streaming.shards import Position, find_shards
 from transformer.data.streaming.streamed_batches import StreamedBatches
@@ -56,7 +56,7 @@ class Stream:
             *(f"data.buffer={buffer}", "trainer.max_steps=1"),
         ]
         config = run_settings(compose_config("train", given))
-        self.config, self.data = config.data, StreamedData(config)
+        self.config, self.data = config.data, TranslationData(config)
         self.tokenizer, self._training = self.data.tokenizer, self.data._training
 
     def reader(self, train: str) -> CountingReader:

@@ -15,17 +15,18 @@ from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import Score
 from transformer.settings.run import RunConfig
 from transformer.tasks.base import TRANSLATION_DATA, Evaluation
+from transformer.tasks.translate_validation import TranslateValidation
 from transformer.tasks.translation import TranslationTask
 from transformer.tasks.translation_module import TranslationModule
 from transformer.training.model_selection import ModelSelection
-from transformer.training.step.update_module import UpdateModule
 
 
 class DenoisingModule(TranslationModule):
     """Trains an encoder-decoder by denoising; a validation translates nothing."""
 
     def configure_callbacks(self) -> Sequence[Callback]:
-        return UpdateModule.configure_callbacks(self)
+        found = super().configure_callbacks()
+        return [callback for callback in found if not isinstance(callback, TranslateValidation)]
 
 
 class Denoising(TranslationTask):

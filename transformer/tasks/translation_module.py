@@ -22,6 +22,7 @@ from transformer.model.decoder import DecoderLayer
 from transformer.model.transformer import Transformer
 from transformer.settings.run import RunConfig
 from transformer.tasks.translate_validation import TranslateValidation
+from transformer.training.callbacks.metrics import Measure
 from transformer.training.step.update_module import UpdateModule
 
 
@@ -69,12 +70,14 @@ class TranslationModule(UpdateModule):
         )
 
     def configure_callbacks(self) -> Sequence[Callback]:
-        """The metrics of training, and scores of translations if the data have a text."""
-        config = self.config
-        if not isinstance(self.trainer.datamodule, BatchModule):  # type: ignore[attr-defined]
-            return super().configure_callbacks()
-        translates = TranslateValidation(config.metrics, config.callbacks.samples)
-        return [*super().configure_callbacks(), translates]
+        """The metrics of training, unless the trainer has them, and scores of translations."""
+        trainer: Any = self.trainer
+        measured = any(isinstance(callback, Measure) for callback in trainer.callbacks)
+        callbacks: list[Callback] = [] if measured else [Measure()]
+        if isinstance(trainer.datamodule, BatchModule):
+            config = self.config
+            callbacks.append(TranslateValidation(config.metrics, config.callbacks.samples))
+        return callbacks
 
     def setup(self, stage: str) -> None:
         """Store with the weights how long the sources of the training text are."""

@@ -17,7 +17,7 @@ from tests.helpers.data.corpora import SENTENCES, data_config, tokenizer_config,
 from transformer.data.batching.batch import PaddedBatch
 from transformer.data.batching.batch_sequence import RankAssignment
 from transformer.data.batching.loader import UpdateLoader
-from transformer.data.datamodules.streaming import StreamedData
+from transformer.data.datamodules.translation import TranslationData
 from transformer.data.streaming.streamed_batches import StreamedKey
 from transformer.settings.augmentation import AugmentationConfig
 
@@ -57,7 +57,7 @@ def stream(
     sampling: float = 0.0,
     augmentation: AugmentationConfig | None = None,
     **changes: Any,
-) -> StreamedData:
+) -> TranslationData:
     given = str(folder / "part-*.tsv") if train is None else train
     changes = {"streaming": True, "buffer": 20, "validation": str(folder / "val.tsv")} | changes
     config = data_config(folder, train=given, **changes)
@@ -65,12 +65,12 @@ def stream(
     return translation_data(config, tokenizer, augmentation=augmentation)  # type: ignore[return-value]
 
 
-def texts(module: StreamedData, numbers: range) -> list[str]:
+def texts(module: TranslationData, numbers: range) -> list[str]:
     batches = (module._training[module.row[number]] for number in numbers)
     return [t for b in batches for t in module.tokenizer.decode_target(b.target_output.tolist())]
 
 
-def epoch_of(module: StreamedData, epoch: int) -> range:
+def epoch_of(module: TranslationData, epoch: int) -> range:
     """The numbers of the batches of an epoch."""
     number, found = 0, []
     while (key := module.row[number]).epoch <= epoch:
@@ -79,7 +79,7 @@ def epoch_of(module: StreamedData, epoch: int) -> range:
     return range(found[0], found[-1] + 1)
 
 
-def state_at(module: StreamedData, number: int) -> dict[str, Any]:
+def state_at(module: TranslationData, number: int) -> dict[str, Any]:
     """The state of the stream of one rank, as a checkpoint has it, at a batch."""
     state = module.row.state_dict(number, lambda value: [value])
     return json.loads(json.dumps(state))  # type: ignore[no-any-return]
@@ -106,7 +106,7 @@ class Ranks:
 
     def __init__(
         self,
-        make: Callable[[], StreamedData],
+        make: Callable[[], TranslationData],
         ranks: int,
         accumulation: int = 1,
         state: dict[str, Any] | None = None,

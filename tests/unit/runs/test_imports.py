@@ -21,7 +21,7 @@ sys.exit(code)
 """
 OPTIONAL = (
     *(f"runs.{name}" for name in ("auto_batch_size", "finetuning", "tuning")),
-    *("data.datamodules.streaming", "data.streaming"),
+    "data.streaming",
     *("recipes", "interchange"),
 )
 MOST = 204

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from torch.utils.data import Dataset
@@ -13,7 +14,7 @@ from torch.utils.data import Dataset
 from transformer.common.cache import locked
 from transformer.common.errors import InputError, raise_objections
 from transformer.data.batching.batch import Batch
-from transformer.data.batching.batch_sequence import MixedDataset
+from transformer.data.batching.batch_sequence import BatchSequence, MixedDataset
 from transformer.data.binarized.corpus import EncodedCorpus
 from transformer.data.binarized.dataset import BatchDataset, SegmentationSampler
 from transformer.data.binarized.preprocess import SIDES, count_pairs, encode_corpus
@@ -29,8 +30,10 @@ from transformer.data.text.parallel import Pair
 from transformer.data.text.training_filters import Filters
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.data.tokenization.vocabulary import Pairs
-from transformer.settings.run import RunConfig
 from transformer.settings.tokenizer import FILES, SYMBOLS, UNK
+
+if TYPE_CHECKING:
+    from transformer.data.streaming.training_stream import TrainingStream
 
 logger = logging.getLogger(__name__)
 
@@ -42,18 +45,16 @@ _LAYOUT = 2
 
 
 class TranslationData(BatchModule):
-    """Batches for training and validation, and the raw text of every evaluation split.
+    """Batches for training and validation, and the raw text of every evaluation split."""
 
-    For ``data.streaming`` an object of this class is a ``StreamedData``, as a ``pathlib.Path`` is
-    one of the system.
-    """
+    @cached_property
+    def _stream(self) -> "TrainingStream | None":
+        """The training text of ``data.streaming``; None if it is encoded as a whole."""
+        if not self._data.streaming:
+            return None
+        from transformer.data.streaming.training_stream import TrainingStream
 
-    def __new__(cls, config: RunConfig, tokenizer: Tokenizer | None = None) -> "TranslationData":
-        if cls is TranslationData and config.data.streaming:
-            from transformer.data.datamodules.streaming import StreamedData
-
-            return super().__new__(StreamedData)
-        return super().__new__(cls)
+        return TrainingStream(self._data, self._augmentation)
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -82,7 +83,10 @@ class TranslationData(BatchModule):
             )
 
     def _learned_tokenizer(self) -> Tokenizer:
-        split, config, cache = self._split("train"), self._tokenizer_config, self._cache
+        config, cache = self._tokenizer_config, self._cache
+        if self._stream is not None:
+            return self._stream.learned_tokenizer(config, cache)
+        split = self._split("train")
         text: Split | BalancedText = (
             split if isinstance(split, Split) else BalancedText(self._data, split.parts)
         )
@@ -100,12 +104,20 @@ class TranslationData(BatchModule):
 
     def training_sample(self, limit: int) -> list[Pair]:
         """Return the first training pairs, about as many of each corpus."""
+        if self._stream is not None:
+            return list(self._stream.beginning(limit))
         parts = self._parts("train")
         pairs = (islice(numbered(self._part(one)), -(-limit // len(parts))) for one in parts)
         return [pair.texts for part in pairs for pair in part]
 
     def prepare_data(self) -> None:
         """Learn the vocabulary and encode the text, unless they are in the cache."""
+        if self._stream is not None:
+            for split in self.splits:
+                self.texts(split)
+            _ = self._stream.fingerprint, self.tokenizer
+            self._encoded_path("validation")
+            return
         # Missing and malformed files are found before the long work.
         training = self._parts("train")
         read = [*training, *(part for name in self.splits for part in self._parts(name))]
@@ -193,7 +205,19 @@ class TranslationData(BatchModule):
         return folder
 
     @cached_property
+    def row(self) -> BatchSequence:
+        return super().row if self._stream is None else self._stream.batches(self.tokenizer)
+
+    def teardown(self, stage: str) -> None:
+        super().teardown(stage)
+        row = self.__dict__.get("row")
+        if self._stream is not None and row is not None:
+            row.close()
+
+    @cached_property
     def _training(self) -> Dataset[Batch]:
+        if self._stream is not None:
+            return self._stream.dataset(self.tokenizer)
         if self._data.corpora is None:
             return self._training_part("train")
         return MixedDataset([self._training_part(name) for name in self._parts("train")])

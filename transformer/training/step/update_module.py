@@ -1,12 +1,11 @@
 """The update of all tasks: a sum of losses, one normalizer, clipping, optimizer."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pytorch_lightning import Callback, LightningModule
+from pytorch_lightning import LightningModule
 from pytorch_lightning.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
@@ -191,13 +190,6 @@ class UpdateModule(LightningModule, ABC):
             config = replace(config, total=self.trainer.max_steps)
         schedule = build_schedule(config, optimizer, self.model.config.d_model)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
-
-    def configure_callbacks(self) -> Sequence[Callback]:
-        """The metrics of training, unless the trainer has them."""
-        from transformer.training.callbacks.metrics import Measure
-
-        callbacks: list[Callback] = self.trainer.callbacks  # type: ignore[attr-defined]
-        return [] if any(isinstance(one, Measure) for one in callbacks) else [Measure()]
 
     def on_fit_start(self) -> None:
         """Set whether the process may halve a batch; the memory check needs it already."""

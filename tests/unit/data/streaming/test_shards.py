@@ -125,13 +125,18 @@ def test_shards_come_from_any_file_system(folder: Path) -> None:
     for number in range(3):
         memory.pipe_file(f"/s/{number}.tsv", (folder / f"part-{number}.tsv").read_bytes())
     module = stream(folder, "memory://s/*.tsv")
-    assert [shard.urls for shard in module._shards] == [(f"memory:///s/{n}.tsv",) for n in range(3)]
+    assert module._stream is not None
+    assert [shard.urls for shard in module._stream.shards] == [
+        (f"memory:///s/{n}.tsv",) for n in range(3)
+    ]
     assert sorted(texts(module, epoch_of(module, 0))) == sorted(target for _, target in PAIRS)
 
 
 def test_a_shard_has_features(folder: Path) -> None:
     (folder / "forms.tsv").write_text("walk\tV;PST\twalked\n")
-    (shard,) = stream(folder, str(folder / "forms.tsv"), features=";")._shards
+    text = stream(folder, str(folder / "forms.tsv"), features=";")._stream
+    assert text is not None
+    (shard,) = text.shards
     assert list(shard.pairs()) == [("walk\tV;PST", "walked")]
 
 

@@ -21,7 +21,7 @@ from tests.helpers.data.streams import (
 from transformer.common.errors import InputError
 from transformer.data.batching.batch_sequence import RankAssignment
 from transformer.data.batching.loader import UpdateLoader
-from transformer.data.datamodules.streaming import StreamedData
+from transformer.data.datamodules.translation import TranslationData
 from transformer.data.streaming import buffers, streamed_batches
 from transformer.data.streaming.shards import _SHARD_BITS, Position
 
@@ -36,7 +36,7 @@ def same(first: Any, second: Any) -> bool:
     return all(torch.equal(getattr(first, side), getattr(second, side)) for side in sides)
 
 
-def updates(module: StreamedData, done: int, **shares: int) -> UpdateLoader[Any]:
+def updates(module: TranslationData, done: int, **shares: int) -> UpdateLoader[Any]:
     return UpdateLoader(
         module._training,
         module.row,
