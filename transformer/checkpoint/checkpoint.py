@@ -13,7 +13,12 @@ from torch import nn
 from transformer.checkpoint.archive import SHARDS, UnreadableFile, read_archive, write_archive
 from transformer.checkpoint.locate import LAST, PREVIOUS, find_checkpoint
 from transformer.checkpoint.trust import named_layers
-from transformer.checkpoint.validation import Portable, read_portable, validate_weights
+from transformer.checkpoint.validation import (
+    Portable,
+    read_portable,
+    validate_size,
+    validate_weights,
+)
 from transformer.common.errors import InputError, errors_name
 from transformer.common.files import given_path
 from transformer.common.own_code import import_code
@@ -57,8 +62,11 @@ def portable_part(payload: Mapping[str, Any]) -> Portable:
     return read_portable(payload[PORTABLE])
 
 
-def read_payload(path: Path) -> dict[str, Any]:
-    """Everything in the file; InputError unless it is a whole checkpoint of this framework."""
+def read_payload(path: Path, *, whole: bool = True) -> dict[str, Any]:
+    """Everything in the file; InputError unless it is a whole checkpoint of this framework.
+
+    Unless ``whole``, tensors that lie in parts of several ranks are not read (``read_parts``).
+    """
     payload = read_archive(path)
     parts = payload if isinstance(payload, dict) else {}
     portable: Any = parts.get(PORTABLE)
@@ -67,10 +75,29 @@ def read_payload(path: Path) -> dict[str, Any]:
     if not is_ours or not all(isinstance(name, str) for name in weights):
         raise InputError(f"{path} is not a checkpoint of this framework")
     if SHARDS in payload:
-        from transformer.checkpoint.sharded import join_shards
+        from transformer.checkpoint.sharded import locate
 
-        payload = join_shards(payload, path.parent)
+        payload = locate(payload, path.parent)
+        if not whole:
+            weights = set(payload["state_dict"].values())
+            with errors_name(path):
+                numbers = sum(weight.shape.numel() for weight in weights)
+                validate_size(portable_part(payload).config.model, numbers)
+            return payload
+        return read_parts(payload, path)
     with errors_name(path):
+        validate_weights(portable_part(payload).config.model, payload)
+    return payload
+
+
+def read_parts(payload: dict[str, Any], path: Path, scratch: Path | None = None) -> dict[str, Any]:
+    """Read what ``read_payload`` has left in parts; with a scratch folder, into mapped files."""
+    if SHARDS not in payload:
+        return payload
+    from transformer.checkpoint.sharded import read_whole
+
+    with errors_name(path):
+        payload = read_whole(payload, scratch)
         validate_weights(portable_part(payload).config.model, payload)
     return payload
 
@@ -92,14 +119,17 @@ def read_merged(path: Path) -> dict[str, Any]:
 
 
 def find_last(path: Path) -> tuple[Path, dict[str, Any]]:
-    """Read a file, or the newest whole checkpoint of a run; raises InputError if there is none."""
+    """Read a file, or the newest whole checkpoint of a run; raises InputError if there is none.
+
+    Tensors that lie in parts are not read (``read_parts``).
+    """
     path = given_path(path)
     file = find_checkpoint(path, LAST)
     before = file.with_name(f"{PREVIOUS}.ckpt")
     damages = []
     for candidate in [file] if path.is_file() or not before.is_file() else [file, before]:
         try:
-            return candidate, read_payload(candidate)
+            return candidate, read_payload(candidate, whole=False)
         except UnreadableFile:
             raise
         except InputError as error:

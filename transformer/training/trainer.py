@@ -33,6 +33,7 @@ from transformer.training.checkpointing.callbacks import (
 from transformer.training.checkpointing.checkpoint_io import AtomicCheckpointIO
 from transformer.training.checkpointing.training_state import Resumable
 from transformer.training.distributed.ddp import ReplicatedStrategy, resolve_devices
+from transformer.training.distributed.launcher import count_devices
 from transformer.training.model_selection import ModelSelection
 from transformer.training.precision import resolve_precision
 
@@ -116,7 +117,7 @@ def _strategy(config: RunConfig, trainer: TrainerConfig) -> Strategy | str:
     if trainer.strategy == "fsdp":
         from transformer.training.distributed.fsdp import ShardedStrategy
 
-        return ShardedStrategy()
+        return ShardedStrategy(count_devices(trainer) * trainer.num_nodes)
     several = trainer.devices not in (1, "1") or trainer.num_nodes > 1
     return ReplicatedStrategy() if several else "auto"
 

@@ -167,6 +167,13 @@ class UpdateModule(LightningModule, ABC):
         schedule = build_schedule(config, optimizer, self.model.config.d_model)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
+    def configure_model(self) -> None:
+        """Shard the model, if the strategy has a mesh of ranks (FSDP)."""
+        if self.device_mesh is not None:
+            from transformer.training.distributed.fsdp import shard
+
+            shard(self.model, self.device_mesh["data_parallel"], self.trainer.precision)
+
     def on_fit_start(self) -> None:
         """Set whether a rank may repeat a batch alone; the memory check needs it already."""
         self.accumulate.halving.alone = not self.sharded
