@@ -1,5 +1,6 @@
 """Communication between ranks besides the gradients: the run, and the first failed rank."""
 
+import atexit
 import logging
 import os
 import re
@@ -119,16 +120,31 @@ def leave_group(code: int) -> NoReturn:
     """End this rank, which has failed, at once: Python's exit would wait for the other ranks."""
     from torch import distributed as dist
 
-    logging.shutdown()
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError):
-            stream.flush()
+    _flush()
     if dist.get_backend() == "nccl" and dist.get_rank() == 0:
         # The abort may wait, too.
         threading.Timer(_SECONDS_FOR_NCCL, os._exit, (code,)).start()
         with suppress(RuntimeError):
             dist.distributed_c10d._abort_process_group()
     os._exit(code)
+
+
+def end_rank() -> NoReturn:
+    """End this rank, which is done, without Python's finalization.
+
+    torch keeps the threads of gloo as long as its caches know a sharded tensor. If one of them
+    drops its last tensor while Python finalizes, Python before 3.14 aborts the process.
+    """
+    atexit._run_exitfuncs()
+    _flush()
+    os._exit(0)
+
+
+def _flush() -> None:
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):
+            stream.flush()
 
 
 def _first_code(rank: Rank, error: BaseException) -> int | None:
