@@ -31,7 +31,7 @@ from torch.distributed.tensor import DTensor
 from torch.utils._pytree import KeyPath, tree_map, tree_map_with_path
 
 from transformer.checkpoint.archive import SHARDS, UnreadableFile, read_archive
-from transformer.common.errors import InputError
+from transformer.common.errors import InputError, Interrupted
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class Parts:
                 )
         except CheckpointException as failed:
             [(error, _)] = failed.failures.values()
-            if not isinstance(error, Exception) or isinstance(error, InputError):
+            if not isinstance(error, Exception) or isinstance(error, Interrupted):
                 raise error from None
             raise InputError(
                 f"{self.folder} cannot be read: {' '.join(str(error).split())[:200]}; use another "
@@ -139,24 +139,26 @@ class _Reader(dcp.FileSystemReader):
 
 
 def split(payload: dict[str, Any]) -> tuple[dict[str, Any], dict[str, DTensor]]:
-    """Separate the sharded tensors, by name, from plain values and other tensors, the index.
+    """Separate the sharded tensors, by name, from the index: plain values, and copies on the CPU.
 
     Tied weights have one name, on all ranks the same.
     """
     # A rank may have no row of a tensor, and then no address: storages are told apart as objects.
     storages: list[Any] = []
-    names: dict[tuple[Any, ...], str] = {}
+    numbers: dict[tuple[Any, ...], int] = {}
     tensors: dict[str, DTensor] = {}
 
     def mark(path: KeyPath, value: Any) -> Any:
         if not isinstance(value, DTensor):
-            return value
+            # The next update changes it while it is written.
+            return value.detach().to("cpu", copy=True) if isinstance(value, Tensor) else value
         local = value.to_local()
         storages.append(local.untyped_storage())
         key = id(storages[-1]), local.storage_offset(), value.shape
-        name = names.setdefault(key, ".".join(str(_step(step)) for step in path))
-        tensors.setdefault(name, value)
-        return {_STORED: list(tensors).index(name)}
+        if key not in numbers:
+            numbers[key] = len(tensors)
+            tensors[".".join(str(_step(step)) for step in path)] = value
+        return {_STORED: numbers[key]}
 
     return tree_map_with_path(mark, payload), tensors
 

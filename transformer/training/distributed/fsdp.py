@@ -170,7 +170,7 @@ class ShardedStrategy(ModelParallelStrategy):
                 sync(folder)
                 write_payload(index | {SHARDS: described(metadata, names, folder)}, file)
             return None
-        except (CheckpointException, InputError, OSError, RuntimeError) as error:
+        except (CheckpointException, InputError, OSError) as error:
             failed = _one_line(error, file)
             if self.is_global_zero:
                 logger.error("%s; the old checkpoint is kept, and training continues", failed)

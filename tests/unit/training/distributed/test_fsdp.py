@@ -48,6 +48,7 @@ def save_snapshot(rank: int, file: Path) -> None:
     strategy.save_checkpoint(tree, file)
     for tensor in tree["state_dict"].values():
         tensor.to_local().zero_()
+    tree["optimizer_states"][0]["state"][0]["step"].zero_()
     assert not file.exists() and not strategy._io.pending.done()
     changed.set()
     strategy._io.wait()
@@ -61,6 +62,7 @@ def test_training_goes_on_while_its_weights_are_written(tmp_path: Path) -> None:
     read, whole = read_payload(file), payload()
     for name, tensor in whole["state_dict"].items():
         assert torch.equal(read["state_dict"][name], tensor)
+    assert read["optimizer_states"][0]["state"][0]["step"] == 3
 
 
 def save_on_full_disk(rank: int, file: Path, full: int, index: bool) -> None:
