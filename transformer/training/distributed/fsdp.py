@@ -41,6 +41,7 @@ from transformer.common.files import sync
 from transformer.model.decoder import DecoderLayer
 from transformer.model.encoder import EncoderLayer
 from transformer.training.checkpointing.checkpoint_io import AtomicCheckpointIO
+from transformer.training.distributed.rendezvous import join_group
 
 logger = logging.getLogger(__name__)
 
@@ -85,9 +86,9 @@ def _shard(module: nn.Module, mesh: DeviceMesh, **settings: Any) -> None:
 class ShardedStrategy(ModelParallelStrategy):
     """Trains an ``UpdateModule`` with FSDP, and checkpoints of which each rank writes its part.
 
-    Lightning's strategy cannot: write in the background, keep the old checkpoint if a write fails,
-    read one without running code of a pickle, or read one file on several ranks without a copy of
-    it on rank 0; gather the weights once for a validation; free the device at the end.
+    Lightning's strategy cannot join after a restart by torchrun, write in the background, keep the
+    old checkpoint if a write fails, read one without running code of a pickle, or resume from one
+    file; nor does it gather the weights for a validation, or free the device at the end.
     """
 
     def __init__(self, ranks: int) -> None:
@@ -99,6 +100,7 @@ class ShardedStrategy(ModelParallelStrategy):
         return True
 
     def setup_environment(self) -> None:
+        join_group(self.root_device)
         super().setup_environment()
         # Ranks communicate while they write, in the background.
         self._writers = dist.new_group(backend="gloo")

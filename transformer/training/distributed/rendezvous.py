@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NoReturn
 from transformer.common.errors import AnotherRankFailed, InputError, Interrupted
 
 if TYPE_CHECKING:
+    import torch
     from torch.distributed import Store
 
 _FAILED = "failed"
@@ -63,6 +64,26 @@ def shared_store(rank: Rank) -> "Store":
     )
     start = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     return PrefixStore(f"transformer/start-{start}", store)
+
+
+def join_group(device: "torch.device") -> None:
+    """Create the process group of ranks that torchrun has started, also after a restart.
+
+    torch's ``env://`` reads the addresses of the processes before the restart: the store of
+    torchrun's agent outlives them. Here each start has a part of the store.
+    """
+    from torch import distributed as dist
+
+    rank = external_rank()
+    if rank is None or "TORCHELASTIC_RUN_ID" not in os.environ or dist.is_initialized():
+        return
+    dist.init_process_group(
+        dist.get_default_backend_for_device(device),
+        store=shared_store(rank),
+        rank=rank.rank,
+        world_size=rank.ranks,
+        device_id=None if device.type == "cpu" else device,
+    )
 
 
 def external_rank() -> Rank | None:
