@@ -38,9 +38,9 @@ class AtomicCheckpointIO(CheckpointIO):
 
     def wait(self) -> None:
         """Wait for the end of a write in the background."""
-        if self.pending is not None:
-            self.error = self.pending.result()
-            self.pending = None
+        pending, self.pending = self.pending, None
+        if pending is not None:
+            self.error = pending.result()
 
     teardown = wait
 
