@@ -47,7 +47,7 @@ _STORED = "stored in the parts"
 _DTYPES = {str(t): t for t in (torch.float32, torch.float64, torch.float16, torch.bfloat16)}
 
 
-class _Piece(NamedTuple):
+class _ChunkLocation(NamedTuple):
     """The place of one rank's rows of a tensor, by the names of DCP."""
 
     relative_path: str
@@ -219,7 +219,7 @@ def _metadata(table: Mapping[str, Any], folder: Path) -> Metadata:
     their size bounds time and memory.
     """
     files, tensors = table["files"], {}
-    places: dict[MetadataIndex, _Piece] = {}
+    locations: dict[MetadataIndex, _ChunkLocation] = {}
     sizes = []
     for name in files:
         if name != Path(name).name or not name.endswith(_PART):
@@ -240,11 +240,11 @@ def _metadata(table: Mapping[str, Any], folder: Path) -> Metadata:
         rows[name] += count
         total += length
         tensor.chunks.append(ChunkStorageMetadata(offset, shape))
-        places[MetadataIndex(name, offset)] = _Piece(files[file], start, length)
+        locations[MetadataIndex(name, offset)] = _ChunkLocation(files[file], start, length)
     whole = all(not t.size.numel() or rows[name] == t.size[0] for name, t in tensors.items())
     if not whole or total > sum(sizes):
         raise ValueError("a tensor is not whole, or pieces overlap")
-    return Metadata(dict(tensors), storage_data=places)
+    return Metadata(dict(tensors), storage_data=locations)
 
 
 def read_whole(payload: dict[str, Any], scratch: Path | None = None) -> dict[str, Any]:
