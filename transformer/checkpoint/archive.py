@@ -19,7 +19,7 @@ from transformer.common.errors import InputError, Interrupted, is_out_of_memory
 from transformer.common.files import written_whole
 
 SHARDS = "shards"
-"""Key of the names of further files, if a checkpoint has several (sharded.py)."""
+"""Key of the table of the parts, if a checkpoint of several ranks has them (sharded.py)."""
 
 _MAX_STRUCTURE = 4 * 2**20
 """Maximum size of the pickle in bytes; that of a base model, without tensor data, has 0.1 MB."""

@@ -13,7 +13,12 @@ from torch import nn
 from transformer.checkpoint.archive import SHARDS, UnreadableFile, read_archive, write_archive
 from transformer.checkpoint.locate import LAST, PREVIOUS, find_checkpoint
 from transformer.checkpoint.trust import named_layers
-from transformer.checkpoint.validation import Portable, read_portable, validate_weights
+from transformer.checkpoint.validation import (
+    Portable,
+    read_portable,
+    validate_size,
+    validate_weights,
+)
 from transformer.common.errors import InputError, errors_name
 from transformer.common.files import given_path
 from transformer.common.own_code import import_code
@@ -57,26 +62,46 @@ def portable_part(payload: Mapping[str, Any]) -> Portable:
     return read_portable(payload[PORTABLE])
 
 
-def read_payload(path: Path, *, tensors: bool = True) -> dict[str, Any]:
+def read_payload(path: Path, *, tensors: bool = True, parts: bool = True) -> dict[str, Any]:
     """Everything in the file; InputError unless it is a whole checkpoint of this framework.
 
-    For settings alone, read without ``tensors`` (``read_archive``): it takes no time.
+    For settings alone, read without ``tensors`` (``read_archive``): it takes no time. Without
+    ``parts``, tensors that several ranks have written in parts are not read (``read_parts``).
     """
     payload = read_archive(path, tensors=tensors)
-    parts = payload if isinstance(payload, dict) else {}
-    portable: Any = parts.get(PORTABLE)
-    weights: Any = parts.get("state_dict")
+    values = payload if isinstance(payload, dict) else {}
+    portable: Any = values.get(PORTABLE)
+    weights: Any = values.get("state_dict")
     is_ours = isinstance(portable, dict) and "format" in portable and isinstance(weights, dict)
     if not is_ours or not all(isinstance(name, str) for name in weights):
         raise InputError(f"{path} is not a checkpoint of this framework")
     if tensors and SHARDS in payload:
-        from transformer.checkpoint.sharded import join_shards
+        from transformer.checkpoint.sharded import locate
 
-        payload = join_shards(payload, path.parent)
+        payload = locate(payload, path.parent)
+        if not parts:
+            weights = set(payload["state_dict"].values())
+            with errors_name(path):
+                numbers = sum(weight.shape.numel() for weight in weights)
+                validate_size(portable_part(payload).config.model, numbers)
+            return payload
+        return read_parts(payload, path)
     with errors_name(path):
         model = portable_part(payload).config.model
         if tensors:
             validate_weights(model, payload)
+    return payload
+
+
+def read_parts(payload: dict[str, Any], path: Path, scratch: Path | None = None) -> dict[str, Any]:
+    """Read what ``read_payload`` has left in parts; with a scratch folder, into mapped files."""
+    if SHARDS not in payload:
+        return payload
+    from transformer.checkpoint.sharded import read_whole
+
+    with errors_name(path):
+        payload = read_whole(payload, scratch)
+        validate_weights(portable_part(payload).config.model, payload)
     return payload
 
 
@@ -99,7 +124,8 @@ def read_merged(path: Path) -> dict[str, Any]:
 def find_last(path: Path, *, tensors: bool = True) -> tuple[Path, dict[str, Any]]:
     """Read a file, or the newest whole checkpoint of a run; raises InputError if there is none.
 
-    Without ``tensors`` (``read_payload``), it may be one whose tensors are damaged.
+    Tensors that lie in parts are not read (``read_parts``). Without ``tensors``
+    (``read_payload``), it may be a file whose tensors are damaged.
     """
     path = given_path(path)
     file = find_checkpoint(path, LAST)
@@ -107,7 +133,7 @@ def find_last(path: Path, *, tensors: bool = True) -> tuple[Path, dict[str, Any]
     damages = []
     for candidate in [file] if path.is_file() or not before.is_file() else [file, before]:
         try:
-            return candidate, read_payload(candidate, tensors=tensors)
+            return candidate, read_payload(candidate, tensors=tensors, parts=False)
         except UnreadableFile:
             raise
         except InputError as error:

@@ -1,97 +1,304 @@
-"""A checkpoint in several files: an index, and a shard with each rank's rows of every tensor."""
+"""A checkpoint of several ranks: an index, which is one file, and a folder with their parts.
 
+torch.distributed.checkpoint (DCP) writes and reads the parts, so that any number of ranks can
+resume. A folder of DCP describes itself in a pickle, ``.metadata``, which could run code when it is
+read. It is never read here: the index has its content as plain values.
+"""
+
+import io
 import logging
-from collections.abc import Callable
+import shutil
+import warnings
+import zipfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from tempfile import NamedTemporaryFile
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
-from torch.utils._pytree import tree_map
+from torch import Size, Tensor
+from torch.distributed import checkpoint as dcp
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.metadata import (
+    ChunkStorageMetadata,
+    Metadata,
+    MetadataIndex,
+    TensorProperties,
+    TensorStorageMetadata,
+)
+from torch.distributed.tensor import DTensor
+from torch.utils._pytree import KeyPath, tree_map, tree_map_with_path
 
 from transformer.checkpoint.archive import SHARDS, UnreadableFile, read_archive
-from transformer.common.errors import InputError
+from transformer.common.errors import InputError, Interrupted
 
 logger = logging.getLogger(__name__)
 
-SUFFIX = ".shard"
+SUFFIX = ".dcp"
+"""End of the names of folders with parts."""
 
-_NUMBER = "place in the shards"
-"""Key of the mark that replaces a tensor in the index."""
+_PART = ".distcp"
+"""End of the names of DCP's files."""
 
+_STORED = "stored in the parts"
+"""Key of the mark that replaces a tensor in the index: its number."""
 
-def split(tree: Any, part_of: Callable[[Any], Tensor | None]) -> tuple[Any, list[Tensor]]:
-    """Separate this rank's rows (``part_of``) from a tree of plain values, which gets marks."""
-    parts: list[Tensor] = []
-
-    def mark(value: Any) -> Any:
-        if (part := part_of(value)) is None:
-            return value
-        parts.append(part)
-        return {_NUMBER: len(parts) - 1}
-
-    return tree_map(mark, tree), parts
+_DTYPES = {str(t): t for t in (torch.float32, torch.float64, torch.float16, torch.bfloat16)}
 
 
-def join_shards(index: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Join shards to the payload of one file; InputError if one is missing or damaged."""
-    names = _names(index)
-    if not names:
-        raise InputError(f"a checkpoint in {folder} does not name its shards as files beside it")
-    shards = [read_archive(folder / name) for name in names]
-    whole: dict[tuple[int, ...], Tensor] = {}
+class _ChunkLocation(NamedTuple):
+    """The place of one rank's rows of a tensor, by the names of DCP."""
 
-    def marks(node: Any) -> bool:
-        return isinstance(node, dict) and _NUMBER in node
-
-    def join(node: Any) -> Any:
-        if not marks(node):
-            return node
-        parts = [shard[node[_NUMBER]] for shard in shards]
-        # Tied names share one tensor again.
-        key = tuple(part.data_ptr() for part in parts)
-        if key not in whole:
-            whole[key] = torch.cat(parts)
-        return whole[key]
-
-    try:
-        tree = {key: value for key, value in index.items() if key != SHARDS}
-        return tree_map(join, tree, is_leaf=marks)
-    except (LookupError, TypeError, AttributeError, RuntimeError) as error:
-        raise InputError(f"the shards {', '.join(names)} in {folder} do not fit") from error
+    relative_path: str
+    offset: int
+    length: int
+    transform_descriptors: None = None
 
 
-def _names(index: Any) -> list[str]:
-    """The shards of an index; empty unless all are plain file names."""
-    names = index.get(SHARDS) if isinstance(index, dict) else None
-    plain = isinstance(names, list) and all(
-        isinstance(name, str) and name.endswith(SUFFIX) and name == Path(name).name
-        for name in names
-    )
-    return list(names or []) if plain else []
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """The folder of a checkpoint, and what it holds."""
 
+    folder: Path
+    metadata: Metadata
 
-def shard_names(file: Path) -> list[str]:
-    """The shards of a checkpoint; empty if it is one file, or damaged; InputError if unreadable."""
-    try:
-        # Unlike ``read_archive``, this does not read the tensors of a large file.
-        return _names(torch.load(file, map_location="cpu", weights_only=True, mmap=True))
-    except Exception:
-        # torch hides an error of the disk; reading the bytes shows it.
+    def read(self, tensors: Mapping[str, Tensor]) -> None:
+        """Read tensors in place, of sharded ones the rows of this rank; or InputError."""
         try:
-            return _names(read_archive(file))
-        except UnreadableFile:
-            raise
-        except InputError:
-            return []
+            with warnings.catch_warnings(action="ignore"):
+                # Each rank finds its rows by itself.
+                dcp.load(
+                    dict(tensors),
+                    storage_reader=_Reader(self),
+                    planner=dcp.DefaultLoadPlanner(flatten_state_dict=False),
+                    no_dist=True,
+                )
+        except CheckpointException as failed:
+            [(error, _)] = failed.failures.values()
+            if not isinstance(error, Exception) or isinstance(error, Interrupted):
+                raise error from None
+            raise InputError(
+                f"{self.folder} cannot be read: {' '.join(str(error).split())[:200]}; use another "
+                "checkpoint"
+            ) from error
+
+
+@dataclass(frozen=True)
+class StoredTensor:
+    """A tensor that has not been read yet."""
+
+    parts: Parts
+    name: str
+
+    @property
+    def metadata(self) -> TensorStorageMetadata:
+        found = self.parts.metadata.state_dict_metadata[self.name]
+        assert isinstance(found, TensorStorageMetadata)
+        return found
+
+    @property
+    def shape(self) -> Size:
+        return self.metadata.size
+
+    def empty(self, scratch: Path | None = None) -> Tensor:
+        """Memory for the whole tensor; in a folder, a deleted file that is mapped."""
+        shape, dtype = self.shape, self.metadata.properties.dtype
+        if scratch is None or not shape.numel():
+            return torch.empty(shape, dtype=dtype)
+        with NamedTemporaryFile(dir=scratch) as file:
+            mapped = torch.from_file(file.name, shared=True, size=shape.numel(), dtype=dtype)
+        return mapped.view(shape)
+
+
+class _Reader(dcp.FileSystemReader):
+    """Reads parts by the description in the index, and verifies checksums as ``read_archive``."""
+
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(parts.folder)
+        self.metadata, self.folder = parts.metadata, parts.folder
+
+    def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
+        return self.metadata
+
+    def read_data(self, plan: dcp.LoadPlan, planner: dcp.LoadPlanner) -> Any:
+        for item in plan.items:
+            piece = self.metadata.storage_data[item.storage_index]
+            path = self.folder / piece.relative_path
+            with path.open("rb") as file:
+                file.seek(piece.offset)
+                data = file.read(piece.length)
+            with zipfile.ZipFile(io.BytesIO(data)) as archive:
+                records = archive.infolist()
+                stored = all(record.compress_type == zipfile.ZIP_STORED for record in records)
+                if not stored or sum(r.file_size for r in records) > piece.length:
+                    raise zipfile.BadZipFile(f"torch writes no file like {path}")
+                if archive.testzip() is not None:
+                    raise zipfile.BadZipFile(f"{path} is damaged")
+        return super().read_data(plan, planner)
+
+
+def split(payload: dict[str, Any]) -> tuple[dict[str, Any], dict[str, DTensor]]:
+    """Separate the sharded tensors, by name, from the index: plain values, and copies on the CPU.
+
+    Tied weights have one name, on all ranks the same.
+    """
+    # A rank may have no row of a tensor, and then no address: storages are told apart as objects.
+    storages: list[Any] = []
+    numbers: dict[tuple[Any, ...], int] = {}
+    tensors: dict[str, DTensor] = {}
+
+    def mark(path: KeyPath, value: Any) -> Any:
+        if not isinstance(value, DTensor):
+            # The next update changes it while it is written.
+            return value.detach().to("cpu", copy=True) if isinstance(value, Tensor) else value
+        local = value.to_local()
+        storages.append(local.untyped_storage())
+        key = id(storages[-1]), local.storage_offset(), value.shape
+        if key not in numbers:
+            numbers[key] = len(tensors)
+            tensors[".".join(str(_step(step)) for step in path)] = value
+        return {_STORED: numbers[key]}
+
+    return tree_map_with_path(mark, payload), tensors
+
+
+def _step(step: Any) -> Any:
+    return step.key if hasattr(step, "key") else step.idx
+
+
+def described(metadata: Metadata, names: list[str], folder: Path) -> dict[str, Any]:
+    """What the parts hold, as plain values; ``names`` are those of ``split``, in their order.
+
+    ``pieces`` has a row for each part of a tensor: numbers of tensor and file, first byte, number
+    of bytes, first row, number of rows. Ranks share out the rows of a tensor.
+    """
+    files = sorted({place.relative_path for place in metadata.storage_data.values()})
+    pieces, tensors = [], []
+    for number, name in enumerate(names):
+        tensor: Any = metadata.state_dict_metadata[name]
+        tensors.append([name, str(tensor.properties.dtype), list(tensor.size)])
+        for chunk in tensor.chunks:
+            place = metadata.storage_data[MetadataIndex(name, chunk.offsets)]
+            span = place.offset, place.length, chunk.offsets[0], chunk.sizes[0]
+            if chunk.sizes.numel():
+                pieces.append([number, files.index(place.relative_path), *span])
+    table = torch.tensor(pieces, dtype=torch.int64)
+    return {"folder": folder.name, "files": files, "tensors": tensors, "pieces": table}
+
+
+def locate(index: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The payload of an index in a folder, whose sharded tensors are not read yet: StoredTensor.
+
+    Raises InputError if the parts are not all there.
+    """
+    name = part_folder(index)
+    if name is None:
+        raise InputError(f"a checkpoint in {folder} does not name a folder of parts beside it")
+    try:
+        table = index[SHARDS]
+        parts = Parts(folder / name, _metadata(table, folder / name))
+        stored = [StoredTensor(parts, name) for name, *_ in table["tensors"]]
+        return tree_map(
+            lambda node: stored[node[_STORED]] if _is_mark(node) else node, index, is_leaf=_is_mark
+        )
+    except FileNotFoundError as error:
+        raise InputError(f"{error.filename}, a part of a checkpoint, is missing") from error
+    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        raise InputError(f"the parts in {folder / name} do not fit their index") from error
+
+
+def _is_mark(node: Any) -> bool:
+    return isinstance(node, dict) and _STORED in node
+
+
+def _metadata(table: Mapping[str, Any], folder: Path) -> Metadata:
+    """DCP's description of parts; any error means that they do not fit, or are damaged.
+
+    Each row of each tensor lies in one piece, and the pieces are no larger than the files, so that
+    their size bounds time and memory.
+    """
+    files, tensors = table["files"], {}
+    locations: dict[MetadataIndex, _ChunkLocation] = {}
+    sizes = []
+    for name in files:
+        if name != Path(name).name or not name.endswith(_PART):
+            raise ValueError(f"{name} is no file of parts")
+        sizes.append((folder / name).stat().st_size)
+    for name, dtype, shape in table["tensors"]:
+        properties = TensorProperties(dtype=_DTYPES[dtype])
+        tensors[name] = TensorStorageMetadata(properties, Size(shape), [])
+    names, rows = list(tensors), dict.fromkeys(tensors, 0)
+    total = 0
+    for number, file, start, length, first, count in table["pieces"].tolist():
+        tensor, name = tensors[names[number]], names[number]
+        offset = Size([first, *[0] * (len(tensor.size) - 1)])
+        shape = Size([count, *tensor.size[1:]])
+        fits = shape.numel() * tensor.properties.dtype.itemsize <= length and start >= 0
+        if first != rows[name] or count < 1 or not fits or start + length > sizes[file]:
+            raise ValueError(f"{name} is not whole")
+        rows[name] += count
+        total += length
+        tensor.chunks.append(ChunkStorageMetadata(offset, shape))
+        locations[MetadataIndex(name, offset)] = _ChunkLocation(files[file], start, length)
+    whole = all(not t.size.numel() or rows[name] == t.size[0] for name, t in tensors.items())
+    if not whole or total > sum(sizes):
+        raise ValueError("a tensor is not whole, or pieces overlap")
+    return Metadata(dict(tensors), storage_data=locations)
+
+
+def read_whole(payload: dict[str, Any], scratch: Path | None = None) -> dict[str, Any]:
+    """Read the tensors that ``locate`` has left out; tied names share one tensor again.
+
+    With a folder for scratch files, they are mapped files and not memory of this process.
+    """
+    whole: dict[StoredTensor, Tensor] = {}
+
+    def allocate(value: Any) -> Any:
+        if not isinstance(value, StoredTensor):
+            return value
+        if value not in whole:
+            whole[value] = value.empty(scratch)
+        return whole[value]
+
+    payload = tree_map(allocate, {k: v for k, v in payload.items() if k != SHARDS})
+    read_into(whole.items())
+    return payload
+
+
+def read_into(tensors: Iterable[tuple[StoredTensor, Tensor]]) -> None:
+    """Read stored tensors into others, of sharded ones the rows of this rank; or InputError."""
+    by_parts: dict[Parts, dict[str, Tensor]] = {}
+    for stored, tensor in tensors:
+        by_parts.setdefault(stored.parts, {})[stored.name] = tensor
+    for parts, named in by_parts.items():
+        parts.read(named)
+
+
+def part_folder(index: Any) -> str | None:
+    """The name of the folder with the parts of an index; None unless it is a plain name."""
+    table = index.get(SHARDS) if isinstance(index, dict) else None
+    name = table.get("folder") if isinstance(table, dict) else None
+    plain = isinstance(name, str) and name.endswith(SUFFIX) and name == Path(name).name
+    return name if plain else None
+
+
+def part_folder_of(file: Path) -> str | None:
+    """``part_folder`` of a file; None if it is whole, or damaged; InputError if unreadable."""
+    try:
+        return part_folder(read_archive(file, tensors=False))
+    except UnreadableFile:
+        raise
+    except InputError:
+        return None
 
 
 def delete_unnamed(folder: Path) -> None:
-    """Delete shards that no checkpoint of the folder needs, if all can be read."""
+    """Delete parts that no checkpoint of the folder needs, if all can be read."""
     try:
-        named = {name for file in folder.glob("*.ckpt") for name in shard_names(file)}
-        for shard in folder.glob(f"*{SUFFIX}"):
-            if shard.name not in named:
-                shard.unlink(missing_ok=True)
+        named = {part_folder_of(file) for file in folder.glob("*.ckpt")}
+        for parts in folder.glob(f"*{SUFFIX}"):
+            if parts.name not in named:
+                shutil.rmtree(parts)
     except (OSError, InputError) as error:
-        logger.warning("%s; no shard is deleted this time", error)
+        logger.warning("%s; no part is deleted this time", error)

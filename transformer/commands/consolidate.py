@@ -3,13 +3,16 @@
 from pathlib import Path
 
 from transformer.checkpoint.archive import write_archive
-from transformer.checkpoint.checkpoint import read_payload
+from transformer.checkpoint.checkpoint import read_parts, read_payload
 from transformer.checkpoint.locate import find_checkpoint
 from transformer.settings.consolidate import ConsolidateConfig
 
 
 def consolidate(config: ConsolidateConfig) -> Path:
     """Write one file of a checkpoint, and return its path; InputError if it cannot be read."""
+    file = find_checkpoint(config.checkpoint)
+    config.output.parent.mkdir(parents=True, exist_ok=True)
+    payload = read_parts(read_payload(file, parts=False), file, scratch=config.output.parent)
     # Not newer than what it was read from: a last.ckpt does not become the one before.
-    write_archive(read_payload(find_checkpoint(config.checkpoint)), config.output)
+    write_archive(payload, config.output)
     return config.output

@@ -33,6 +33,7 @@ from transformer.training.checkpointing.callbacks import (
 from transformer.training.checkpointing.checkpoint_io import AtomicCheckpointIO
 from transformer.training.checkpointing.training_state import Resumable
 from transformer.training.distributed.ddp import replicated_strategy, resolve_devices
+from transformer.training.distributed.launcher import count_devices
 from transformer.training.distributed.rendezvous import external_rank
 from transformer.training.lightning_internals import leave_signals
 from transformer.training.model_selection import ModelSelection
@@ -121,7 +122,7 @@ def _strategy(config: RunConfig, trainer: TrainerConfig) -> Strategy | str:
     if trainer.strategy == "fsdp":
         from transformer.training.distributed.fsdp import ShardedStrategy
 
-        return ShardedStrategy()
+        return ShardedStrategy(count_devices(trainer) * trainer.num_nodes)
     if trainer.devices in (1, "1") and trainer.num_nodes == 1:
         return "auto"
     return replicated_strategy(config.model)

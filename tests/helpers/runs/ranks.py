@@ -64,7 +64,10 @@ def fork_ranks() -> None:
 
 def _rank(*command: str) -> None:
     from transformer.__main__ import main
+    from transformer.cli.train import processes
 
+    # A fork tells torch's launcher what it returns.
+    processes.end_rank = lambda: None  # type: ignore[assignment,return-value]
     # As in a new interpreter.
     multiprocessing.process._parent_process = None  # type: ignore[attr-defined]
     logging.disable(logging.NOTSET)

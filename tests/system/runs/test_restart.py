@@ -35,7 +35,8 @@ if os.environ.get("RANK") == "1":
 
 
 @pytest.mark.slow
-def test_a_killed_worker_goes_on_from_the_last_checkpoint(tmp_path: Path) -> None:
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_a_killed_worker_goes_on_from_the_last_checkpoint(tmp_path: Path, strategy: str) -> None:
     settings = [*corpus_overrides(tmp_path), *SMALL, "model.dropout=0.2", "data.batch_tokens=256"]
     settings += ["trainer.log_every_n_steps=1", "callbacks.samples=0", "decoding=greedy"]
     settings += ["trainer.max_steps=2", "trainer.val_check_interval=2", "hydra.run.dir=killed"]
@@ -45,7 +46,7 @@ def test_a_killed_worker_goes_on_from_the_last_checkpoint(tmp_path: Path) -> Non
     (tmp_path / "sitecustomize.py").write_text(KILLED_ONCE.format(seen=str(tmp_path / "seen")))
     for folder in ("killed", "whole"):
         more = [f"checkpoint={folder}", "trainer.max_steps=8"]
-        more += ["trainer.devices=2", "trainer.strategy=ddp"]
+        more += ["trainer.devices=2", f"trainer.strategy={strategy}"]
         call = [*RESTARTING, *TRAIN, *more]
         environment = {"PYTHONPATH": str(tmp_path)} if folder == "killed" else {}
         code, stderr = ended(started(call, tmp_path, environment), timeout=500)

@@ -29,6 +29,7 @@ from tests.helpers.runs.ranks import (
     torchrun,
 )
 from tests.helpers.runs.runs import SMALL, composed, corpus_overrides, verb
+from transformer.checkpoint.sharded import SUFFIX, part_folder_of
 from transformer.common.errors import InputError
 from transformer.runs.train import train
 from transformer.settings.trainer import TrainerConfig
@@ -138,6 +139,37 @@ def test_sharded_weights_train_alike_and_become_one_file(home: Path) -> None:
         os.path.getsize(home / run / "checkpoints" / "last.ckpt") for run in ("one", "sharded")
     ]
     assert sizes[1] < 1.05 * sizes[0]
+
+
+def forked_rank_0_is_stopped() -> None:
+    from transformer.training.step.update_module import UpdateModule
+
+    fork_ranks()
+    step = UpdateModule.training_step
+
+    def stopped(self: UpdateModule, *update: Any) -> Any:
+        if os.environ["LOCAL_RANK"] == "0" and self.global_step == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return step(self, *update)
+
+    UpdateModule.training_step = stopped  # type: ignore[method-assign]
+
+
+def test_a_stopped_run_with_sharded_weights_goes_on_in_one_process(home: Path) -> None:
+    call = ["train", *settings(home), *DDP, *LENGTH, "trainer=fsdp", "trainer.devices=2"]
+    more = ("trainer.val_check_interval=4", "hydra.run.dir=stopped")
+    code, _, stderr = start_verb([*call, *more], home, fault=forked_rank_0_is_stopped).ended()
+    assert code == 143, stderr
+    last = home / "stopped" / "checkpoints" / "last.ckpt"
+    assert part_folder_of(last) is not None
+    alone = ("trainer.strategy=auto", "trainer.devices=1", "trainer.accumulate_grad_batches=2")
+    resume = ["train", "checkpoint=stopped", "trust=true", "trainer.val_check_interval=2", *alone]
+    code, _, stderr = verb(*resume, home=home)
+    assert code == 0, stderr
+    one, other = curve(home / "one"), curve(home / "stopped")
+    assert distance({point: one[point] for point in other}, other) < 1e-4
+    assert ("train/loss", 3) in other and ("val/loss", 3) in other
+    assert not list(last.parent.glob(f"*{SUFFIX}"))
 
 
 def rank_1_fails() -> None:

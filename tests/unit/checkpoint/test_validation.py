@@ -106,8 +106,8 @@ NAN = torch.full((24, 16), float("nan"))
         (_set("x", value=torch.tensor(1j)), "complex64"),
         (_set("x", value={1.5: 2}), "neither a text nor a number"),
         (_set("x", value={3}), "plain values"),
-        (_set("shards", value=7), "shards"),
-        (_set("shards", value=["../x.shard"]), "shards"),
+        (_set("shards", value=7), "does not name a folder of parts"),
+        (_set("shards", value={"folder": "../x.dcp"}), "does not name a folder of parts"),
     ],
 )
 def test_what_no_training_writes(

@@ -13,7 +13,12 @@ from transformer.runs.directory import LOG
 from transformer.runs.processes import RankCall, count_processes, train_in_processes
 from transformer.settings.run import RunConfig
 from transformer.training.distributed.launcher import RUN
-from transformer.training.distributed.rendezvous import Rank, external_rank, reporting_once
+from transformer.training.distributed.rendezvous import (
+    Rank,
+    end_rank,
+    external_rank,
+    reporting_once,
+)
 
 
 def train_run(
@@ -32,13 +37,17 @@ def train_run(
 
 
 def train_assigned(process: Rank) -> None:
-    """Train as a rank that gets the call from rank 0, or from the process that has started it."""
+    """Train as a rank that gets the call from rank 0, or from the process that has started it.
+
+    Without an error, the process ends here.
+    """
     if RUN in os.environ:
         end_with_parent()
     # The directory may have the time in its name: rank 0 decides it.
     call = RankCall.from_json(os.environ[RUN] if process.rank == 0 else process.agreed(""))
     # Only rank 0 has all metrics of a validation.
     train_as_rank(process.rank, call if process.rank == 0 else call._replace(objective=None))
+    end_rank()
 
 
 def train_as_rank(rank: int, call: RankCall) -> None:

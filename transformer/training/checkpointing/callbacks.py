@@ -7,7 +7,6 @@ from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.callbacks import Checkpoint
 
 from transformer.checkpoint.locate import LAST
-from transformer.checkpoint.sharded import SUFFIX
 from transformer.common.errors import AnotherRankFailed, InputError
 from transformer.common.files import remove_parts
 from transformer.training.checkpointing import checkpoint_io
@@ -21,13 +20,14 @@ from transformer.training.lightning_internals import (
 )
 from transformer.training.model_selection import ModelSelection
 
-_FILES = (f"{LAST}.ckpt", "best.ckpt", "step-*.ckpt", f"*{SUFFIX}")
+_FILES = (f"{LAST}.ckpt", "best.ckpt", "step-*.ckpt")
 
 
 def save(trainer: Trainer, path: Path, *, weights_only: bool = False) -> InputError | None:
     """Write a checkpoint; returns the error on all ranks, None if it was written."""
     trainer.save_checkpoint(path, weights_only)
     writer: Any = trainer.strategy.checkpoint_io
+    writer.wait()
     # Only rank 0 writes; all ranks must act alike.
     message = trainer.strategy.broadcast(str(writer.error or ""))
     return InputError(message) if message else None
@@ -100,9 +100,13 @@ class LastCheckpoint(SavedCallback, Checkpoint):
             _raise_on_rank(error, trainer)
 
     def _save_unless_bad(self, trainer: Trainer, pl_module: Any) -> None:
-        """Save, unless the last update was bad, perhaps because of the weights."""
+        """Save, unless the last update was bad, perhaps because of the weights.
+
+        FSDP writes in the background; a write that fails is logged, and the old file is kept.
+        """
         if not pl_module.detector.in_a_row:
-            self._save(trainer)
+            self._saved = (trainer.global_step, self.validates)
+            trainer.save_checkpoint(self.path, weights_only=False)
 
     def _save(self, trainer: Trainer) -> InputError | None:
         self._saved = (trainer.global_step, self.validates)

@@ -1,6 +1,7 @@
-"""Writes, reads and joins checkpoints of training, and renames outdated files."""
+"""Writes and reads checkpoints of training, makes one file of parts, and renames outdated files."""
 
 import logging
+from concurrent.futures import Future
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
@@ -9,10 +10,10 @@ from typing import Any
 import pytorch_lightning
 from pytorch_lightning.plugins.io import CheckpointIO
 
-from transformer.checkpoint.archive import write_archive
-from transformer.checkpoint.checkpoint import read_payload, write_payload
+from transformer.checkpoint.archive import SHARDS, write_archive
+from transformer.checkpoint.checkpoint import read_parts, read_payload, write_payload
 from transformer.checkpoint.locate import LAST, TUNED
-from transformer.checkpoint.sharded import SUFFIX, delete_unnamed, shard_names
+from transformer.checkpoint.sharded import SUFFIX, delete_unnamed, part_folder_of
 from transformer.common.errors import InputError
 from transformer.training.checkpointing.training_state import (
     LIGHTNING_READS,
@@ -26,12 +27,22 @@ logger = logging.getLogger(__name__)
 class AtomicCheckpointIO(CheckpointIO):
     """Writes files atomically; ``error`` of a write is not raised, because other ranks wait.
 
-    The checkpoint ``read`` is not read again when training begins with it.
+    The checkpoint ``read`` is not read again when training begins with it. ``pending`` is the
+    error, or None, of a write in the background (fsdp.py).
     """
 
     def __init__(self, read: Resumable | None = None) -> None:
         self.error: InputError | None = None
+        self.pending: Future[InputError | None] | None = None
         self.read = read
+
+    def wait(self) -> None:
+        """Wait for the end of a write in the background."""
+        pending, self.pending = self.pending, None
+        if pending is not None:
+            self.error = pending.result()
+
+    teardown = wait
 
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None
@@ -46,13 +57,17 @@ class AtomicCheckpointIO(CheckpointIO):
     def load_checkpoint(
         self, path: Any, map_location: Any = None, weights_only: bool | None = None
     ) -> dict[str, Any]:
+        return read_parts(self.load_index(Path(path)), Path(path))
+
+    def load_index(self, path: Path) -> dict[str, Any]:
+        """Load a checkpoint without tensors that lie in parts of several ranks."""
         read, self.read = self.read, None
         if read is None:
-            payload = read_payload(Path(path))
-            check_saved_state(payload, Path(path))
+            payload = read_payload(path, parts=False)
+            check_saved_state(payload, path)
         else:
             payload = read.take()
-        known = {key: payload[key] for key in LIGHTNING_READS if key in payload}
+        known = {key: payload[key] for key in (*LIGHTNING_READS, SHARDS) if key in payload}
         # Lightning would migrate files of its older versions.
         return known | {"pytorch-lightning_version": pytorch_lightning.__version__}
 
@@ -86,13 +101,13 @@ def _set_aside(file: Path, why: str) -> Path:
 
 
 def consolidate(folder: Path) -> None:
-    """Join each checkpoint of a folder that consists of several complete files into one file."""
+    """Make one file of each checkpoint of a folder that has whole parts of several ranks."""
     if not any(folder.glob(f"*{SUFFIX}")):
         return
     for file in sorted(folder.glob("*.ckpt")):
-        if shard_names(file):
+        if part_folder_of(file):
             try:
-                payload = read_payload(file)
+                payload = read_parts(read_payload(file, parts=False), file, scratch=folder)
             except InputError as error:
                 logger.warning("%s; it stays as it is", error)
                 continue

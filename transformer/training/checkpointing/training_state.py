@@ -135,15 +135,16 @@ def loader_state(payload: Mapping[str, Any]) -> dict[str, Any] | None:
     return typed_value(state, Mapping[str, Any] | None, "loops")
 
 
-def optimizer_state(states: Any, optimizer: Optimizer) -> dict[str, Any]:
-    """Join the moments of a checkpoint, which are checked, with the settings of a new optimizer."""
+def optimizer_state(states: Any, optimizer: Optimizer, *, copies: bool = True) -> dict[str, Any]:
+    """Join the moments of a checkpoint, which are checked, with the settings of a new optimizer.
+
+    ``copies``: whether the moments are copied. torch keeps the tensors that it is given, which are
+    mappings of a file.
+    """
     weights = [weight for group in optimizer.param_groups for weight in group["params"]]
     try:
         [saved] = states
-        # Copied: torch keeps the tensors that it is given, which are mappings of a file.
-        moments = {
-            n: {k: t.clone() for k, t in of_one.items()} for n, of_one in saved["state"].items()
-        }
+        moments = dict(saved["state"])
         numbers = [group["params"] for group in saved["param_groups"]]
         whole = all(_are_moments(moments[n], weights[n]) and n >= 0 for n in moments)
     except (LookupError, TypeError, ValueError, AttributeError):
@@ -154,6 +155,8 @@ def optimizer_state(states: Any, optimizer: Optimizer) -> dict[str, Any]:
             "the moments of the optimizer in the checkpoint do not fit the weights; resume with "
             "another checkpoint, or begin a run with its weights, finetune_from=CHECKPOINT"
         )
+    if copies:
+        moments = {n: {k: t.clone() for k, t in one.items()} for n, one in moments.items()}
     return {"state": moments, "param_groups": fresh["param_groups"]}
 
 

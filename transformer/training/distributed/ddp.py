@@ -12,29 +12,18 @@ from transformer.common.errors import InputError
 from transformer.settings.model import ModelConfig
 from transformer.settings.trainer import TrainerConfig
 from transformer.training.distributed.launcher import count_devices
-from transformer.training.distributed.rendezvous import external_rank, shared_store
+from transformer.training.distributed.rendezvous import join_group
 
 
 class ReplicatedStrategy(DDPStrategy):
     """Lightning's strategy around DistributedDataParallel, also after a restart by torchrun.
 
-    torch's ``env://`` reads the addresses of the processes before the restart: the store of
-    torchrun's agent outlives them. DDP's ``static_graph`` fails an assertion of torch 2.13 when an
-    update has several micro-batches.
+    DDP's ``static_graph`` fails an assertion of torch 2.13 when an update has several
+    micro-batches.
     """
 
     def setup_distributed(self) -> None:
-        """Create the process group in a part of the store that is new at each start."""
-        rank = external_rank() if TorchElasticEnvironment.detect() else None
-        if rank is not None and not torch.distributed.is_initialized():
-            device = self.root_device
-            torch.distributed.init_process_group(
-                torch.distributed.get_default_backend_for_device(device),
-                store=shared_store(rank),
-                rank=rank.rank,
-                world_size=rank.ranks,
-                device_id=None if device.type == "cpu" else device,
-            )
+        join_group(self.root_device)
         super().setup_distributed()
 
 

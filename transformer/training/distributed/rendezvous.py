@@ -1,5 +1,6 @@
 """Communication between ranks besides the gradients: the run, and the first failed rank."""
 
+import atexit
 import logging
 import os
 import re
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, NoReturn
 from transformer.common.errors import AnotherRankFailed, InputError, Interrupted
 
 if TYPE_CHECKING:
+    import torch
     from torch.distributed import Store
 
 _FAILED = "failed"
@@ -62,6 +64,26 @@ def shared_store(rank: Rank) -> "Store":
     )
     start = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     return PrefixStore(f"transformer/start-{start}", store)
+
+
+def join_group(device: "torch.device") -> None:
+    """Create the process group of ranks that torchrun has started, also after a restart.
+
+    torch's ``env://`` reads the addresses of the processes before the restart: the store of
+    torchrun's agent outlives them. Here each start has a part of the store.
+    """
+    from torch import distributed as dist
+
+    rank = external_rank()
+    if rank is None or "TORCHELASTIC_RUN_ID" not in os.environ or dist.is_initialized():
+        return
+    dist.init_process_group(
+        dist.get_default_backend_for_device(device),
+        store=shared_store(rank),
+        rank=rank.rank,
+        world_size=rank.ranks,
+        device_id=None if device.type == "cpu" else device,
+    )
 
 
 def external_rank() -> Rank | None:
@@ -119,16 +141,31 @@ def leave_group(code: int) -> NoReturn:
     """End this rank, which has failed, at once: Python's exit would wait for the other ranks."""
     from torch import distributed as dist
 
-    logging.shutdown()
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError):
-            stream.flush()
+    _flush()
     if dist.get_backend() == "nccl" and dist.get_rank() == 0:
         # The abort may wait, too.
         threading.Timer(_SECONDS_FOR_NCCL, os._exit, (code,)).start()
         with suppress(RuntimeError):
             dist.distributed_c10d._abort_process_group()
     os._exit(code)
+
+
+def end_rank() -> NoReturn:
+    """End this rank, which is done, without Python's finalization.
+
+    torch keeps the threads of gloo as long as its caches know a sharded tensor. If one of them
+    drops its last tensor while Python finalizes, Python before 3.14 aborts the process.
+    """
+    atexit._run_exitfuncs()
+    _flush()
+    os._exit(0)
+
+
+def _flush() -> None:
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):
+            stream.flush()
 
 
 def _first_code(rank: Rank, error: BaseException) -> int | None:

@@ -191,6 +191,13 @@ class UpdateModule(LightningModule, ABC):
         schedule = build_schedule(config, optimizer, self.model.config.d_model)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
+    def configure_model(self) -> None:
+        """Shard the model, if the strategy has a mesh of ranks (FSDP)."""
+        if self.device_mesh is not None:
+            from transformer.training.distributed.fsdp import shard
+
+            shard(self.model, self.device_mesh["data_parallel"], self.trainer.precision)
+
     def on_fit_start(self) -> None:
         """Set whether the process may halve a batch; the memory check needs it already."""
         self.accumulate.halving.alone = self.trainer.world_size == 1
@@ -216,7 +223,9 @@ class UpdateModule(LightningModule, ABC):
         new: Any = self.configure_optimizers()
         schedule, scale = new["lr_scheduler"]["scheduler"], self.detector.lr_scale
         rates = training_state.schedule_state(schedule, checkpoint["global_step"], scale)
-        moments = training_state.optimizer_state(checkpoint["optimizer_states"], new["optimizer"])
+        states, optimizer = checkpoint["optimizer_states"], new["optimizer"]
+        # A rank with sharded weights takes its part of the moments.
+        moments = training_state.optimizer_state(states, optimizer, copies=not self.sharded)
         for index, group in enumerate(moments["param_groups"]):
             group |= {"initial_lr": rates["base_lrs"][index], "lr": rates["_last_lr"][index]}
         checkpoint |= {"optimizer_states": [moments], "lr_schedulers": [rates]}

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.unit.checkpoint.test_sharded import payload, write
+from tests.helpers.training.sharded import payload, write
 from transformer.__main__ import main
 from transformer.checkpoint.archive import SHARDS
 
@@ -14,10 +14,12 @@ def test_one_file_is_written_and_needs_no_other(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     whole = payload()
-    file = write(whole, tmp_path / "run" / "checkpoints")
+    file = write(tmp_path / "run" / "checkpoints")
     output = tmp_path / "one.ckpt"
     assert main(["consolidate", f"checkpoint={tmp_path / 'run'}", f"output={output}"]) == 0
     assert capsys.readouterr().out == f"{output}\n"
+    # Nor does it leave the files that it has mapped.
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one.ckpt", "run"]
     file.unlink()
     written = torch.load(output, weights_only=True)
     assert SHARDS not in written
@@ -25,8 +27,8 @@ def test_one_file_is_written_and_needs_no_other(
 
 
 def test_in_its_own_place_it_is_no_newer_than_it_was(tmp_path: Path) -> None:
-    write(payload(), tmp_path / "checkpoints", "old")
-    last = write(payload(), tmp_path / "checkpoints", "new")
+    write(tmp_path / "checkpoints", 1)
+    last = write(tmp_path / "checkpoints", 2)
     before = last.with_name("previous.ckpt").read_bytes()
     assert main(["consolidate", f"checkpoint={last}", f"output={last}"]) == 0
     assert last.with_name("previous.ckpt").read_bytes() == before

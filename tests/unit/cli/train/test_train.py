@@ -90,6 +90,7 @@ def test_every_rank_knows_whether_the_size_was_asked_for(
     processes.train_as_rank(0, RankCall(settings(), tmp_path / "run", fit_vocabulary=fit))
     for module in (processes, train):
         monkeypatch.setattr(module, "external_rank", lambda: Rank(1, 2, "first", 29500))
+    monkeypatch.setattr(processes, "end_rank", lambda: None)
     train.run([])
     assert [how["fit_vocabulary"] for how in trained] == [fit] * 2
 

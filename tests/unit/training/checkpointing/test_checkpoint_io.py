@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.unit.checkpoint.test_sharded import payload, write
+from tests.helpers.training.sharded import payload, write
 from transformer.checkpoint.archive import SHARDS
 from transformer.checkpoint.locate import find_checkpoint
 from transformer.checkpoint.sharded import SUFFIX
@@ -53,26 +53,25 @@ def test_the_last_is_kept_where_training_goes_on_from_another(tmp_path: Path, na
     set_aside_unused(tmp_path, tmp_path / name)
 
 
-def test_joining_leaves_the_one_before_as_it_is(tmp_path: Path) -> None:
-    old, new = payload(), payload()
-    write(old, tmp_path, "old")
-    write(new, tmp_path, "new")
+def test_making_one_file_leaves_the_one_before_as_it_is(tmp_path: Path) -> None:
+    for seed in (1, 2):
+        write(tmp_path, seed)
     consolidate(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["last.ckpt", "previous.ckpt"]
-    for name, whole in (("previous", old), ("last", new)):
+    for name, seed in (("previous", 1), ("last", 2)):
         read = torch.load(tmp_path / f"{name}.ckpt", weights_only=True)
-        assert torch.equal(read["state_dict"]["a"], whole["state_dict"]["a"])
+        assert torch.equal(read["state_dict"]["a"], payload(seed)["state_dict"]["a"])
 
 
-def test_joining_passes_over_what_is_damaged(
+def test_making_one_file_passes_over_what_is_damaged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    write(payload(), tmp_path, "lost").rename(tmp_path / "unused-last.ckpt")
-    shard = next(tmp_path.glob(f"*{SUFFIX}"))
-    shard.write_bytes(shard.read_bytes()[:-40])
-    write(payload(), tmp_path, "new")
+    write(tmp_path, 1).rename(tmp_path / "unused-last.ckpt")
+    part = next(tmp_path.glob(f"*{SUFFIX}/__1*"))
+    part.write_bytes(part.read_bytes()[:-40])
+    write(tmp_path, 2)
     consolidate(tmp_path)
     assert SHARDS not in torch.load(tmp_path / "last.ckpt", weights_only=True)
     assert SHARDS in torch.load(tmp_path / "unused-last.ckpt", weights_only=True)
-    assert f"{shard} cannot be read" in caplog.text
-    assert shard.exists()
+    assert f"{part.parent} do not fit their index" in caplog.text
+    assert part.exists()
