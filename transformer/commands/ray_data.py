@@ -127,7 +127,7 @@ def score_files(config: ScoreConfig) -> WrittenBlocks:
     first = local_run(config.translator.checkpoints[0])
     translator, run = load_translator(replace(config.translator, device="cpu"))
     settings = {**asdict(config), "checkpoint": fingerprints(first, translator)}
-    for key in ("batch_tokens", "source", "target", "output"):
+    for key in ("batch_tokens", "source", "target", "output", "launch"):
         del settings[key]
     keys = _keys(run.data, config.from_, config.to)
     read = partial(_pairs, keys=keys, features=run.data.features is not None)

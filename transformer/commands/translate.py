@@ -274,7 +274,7 @@ def deciding(
     """
     export = Path(config.checkpoints[0])
     settings = asdict(config)
-    for key in ("device", "batch_tokens", "input", "output"):
+    for key in ("device", "batch_tokens", "input", "output", "launch", "join"):
         del settings[key]
     settings["checkpoint"] = fingerprints(export, translator)
     settings["decoding"] = str(translator.search)
