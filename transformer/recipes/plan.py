@@ -125,7 +125,7 @@ class Plan:
         own = {**own, "hydra.run.dir" if verb == "train" else "output": written}
         extras = self.extras.get(kind, ())
         self._kinds.add(kind)
-        if "launch=ray" in extras:
+        if verb == "translate" and "launch=ray" in extras:
             # The next stage reads one file of lines.
             settings = (*settings, "join=true")
         raise_objections(

@@ -220,11 +220,15 @@ def test_a_stopped_command_resumes(
 
 def test_one_file_is_joined_as_without_ray(run: str, tmp_path: Path) -> None:
     write_lines(tmp_path / "text", phrases(40))
-    values: dict[str, Any] = {"input": tmp_path / "text", "format": "json", "decoding": SEARCH}
-    translate_file(TranslateConfig(run, output=tmp_path / "one", **values))
-    config = TranslateConfig(run, output=tmp_path / "two", launch="ray", join=True, **values)
+    one = TranslateConfig(run, input=tmp_path / "text", output=tmp_path / "one", decoding=SEARCH)
+    translate_file(one)
+    config = replace(one, output=tmp_path / "two", launch="ray", join=True)
     assert translate_files(config) == (3, 40, 0)
     assert (tmp_path / "two").read_bytes() == (tmp_path / "one").read_bytes()
+    assert translate_files(replace(config, format="json")) == (3, 40, 0)
+    found = [json.loads(line) for line in (tmp_path / "two").read_bytes().split(b"\n")[:-1]]
+    assert [line["text"] for line in found] == (tmp_path / "one").read_text().split("\n")[:-1]
+    assert len(found[0]["nbest"]) == 1
     assert {path.name for path in tmp_path.iterdir()} == {"text", "one", "two"}
 
 

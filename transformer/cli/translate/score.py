@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from transformer.cli.threads import set_threads
-from transformer.cli.translate.launch import launch
 from transformer.commands.score import score_targets
 from transformer.settings.score import ScoreConfig
 
@@ -13,6 +12,8 @@ from transformer.settings.score import ScoreConfig
 def run(config: ScoreConfig, _: Sequence[str]) -> None:
     """Score the pairs."""
     if config.launch is not None:
+        from transformer.cli.translate.launch import launch  # a plain call needs less
+
         launch(config)
         return
     for score in score_targets(config, loaded=set_threads):

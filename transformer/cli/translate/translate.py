@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from transformer.cli.threads import set_threads
-from transformer.cli.translate.launch import launch
 from transformer.cli.translate.line_io import open_input, open_output
 from transformer.commands.lines import regular_files
 from transformer.commands.part_files import LineAssignment
@@ -18,6 +17,8 @@ def run(config: TranslateConfig, arguments: Sequence[str]) -> None:
     """Translate the lines of the input, one by one."""
     check(config, arguments)
     if config.launch is not None:
+        from transformer.cli.translate.launch import launch  # a plain call needs less
+
         launch(config)
         return
     if regular_files(config.input, config.output):
