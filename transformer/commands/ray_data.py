@@ -60,8 +60,8 @@ Config = TypeVar("Config", TranslateConfig, ScoreConfig)
 Row = dict[str, Any]
 """A row of Ray Data: a file, a block of its lines, or what became of a block."""
 
-BLOCK = 16_384
-"""Lines of a block: seconds of work on a GPU, half a minute on a core."""
+BLOCK = 4_096
+"""Lines of a block: what is computed again if an actor dies."""
 
 _SETTINGS = "_settings.json"
 """Beside the blocks; readers of a folder leave out names that begin with an underscore."""
