@@ -18,13 +18,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property, partial
-from itertools import count, islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
+from fsspec.implementations.local import LocalFileSystem
 
 from transformer.commands.score import load_scorer
 from transformer.commands.translate import (
@@ -35,14 +35,12 @@ from transformer.commands.translate import (
     write_translations,
 )
 from transformer.common.errors import InputError, require_package
-from transformer.common.files import given_path
+from transformer.common.files import given_path, written_whole
 from transformer.common.hub import is_hub_name
-from transformer.data.text.parallel import Pair
 from transformer.data.text.url_files import (
     UrlFile,
     find_files,
-    read_pairs,
-    read_sources,
+    read_blocks,
     url_errors,
     url_format,
 )
@@ -62,6 +60,9 @@ Row = dict[str, Any]
 
 BLOCK = 4_096
 """Lines of a block: what is computed again if an actor dies."""
+
+_READERS = 4
+"""Files that are read at a time, which is enough for hundreds of actors."""
 
 _SETTINGS = "_settings.json"
 """Beside the blocks; readers of a folder leave out names that begin with an underscore."""
@@ -89,18 +90,19 @@ def translate_files(config: TranslateConfig) -> WrittenBlocks:
     model = load_line_translator(replace(config, device="cpu"), processes=2)
     keys = _keys(model.data, config.from_, config.to)
     # A line of JSON, or a row of Parquet, is a request as a whole.
-    key = None if config.input_format == "json" else keys[0]
-    read = partial(_sources, key=key, features=model.data.features is not None)
-    blocks = BlockFolder.of(f"{config.output}.blocks" if config.join else str(config.output))
+    read = (None if config.input_format == "json" else keys[0],)
+    features = model.data.features is not None
+    joined = str(config.output) if config.join else None
+    blocks = BlockFolder.of(f"{joined}.blocks" if joined else str(config.output))
     sources = [_Source((file.url,), file.name, _format(config, file.url)) for file in files]
     settings = deciding(model.config, model.translator)
     settings |= {"device": config.device, "precision": config.precision}
     del model
-    with blocks.opened("translate", settings, files):
+    with blocks.opened("translate", settings, files, joined):
         worker = (_TranslatedBlocks, (config, blocks, keys))
-        written = _launch(sources, read, worker, blocks, config.device)
-        if config.join:
-            blocks.join([source.name for source in sources], str(config.output))
+        written = _launch(sources, (read, features), worker, blocks, config.device)
+        if joined is not None:
+            blocks.join([source.name for source in sources], joined)
     return written
 
 
@@ -130,7 +132,7 @@ def score_files(config: ScoreConfig) -> WrittenBlocks:
     for key in ("batch_tokens", "source", "target", "output", "launch"):
         del settings[key]
     keys = _keys(run.data, config.from_, config.to)
-    read = partial(_pairs, keys=keys, features=run.data.features is not None)
+    features = run.data.features is not None
     blocks = BlockFolder.of(str(config.output))
     sources = [
         _Source(pair, file.name, _format(config, file.url))
@@ -139,7 +141,7 @@ def score_files(config: ScoreConfig) -> WrittenBlocks:
     del translator
     with blocks.opened("score", settings, [*files, *targets]):
         worker = (_ScoredBlocks, (config, blocks, keys))
-        return _launch(sources, read, worker, blocks, config.device)
+        return _launch(sources, (keys, features), worker, blocks, config.device)
 
 
 @dataclass(frozen=True)
@@ -156,16 +158,23 @@ class BlockFolder:
 
     @contextmanager
     def opened(
-        self, command: str, settings: Mapping[str, Any], files: Sequence[UrlFile]
+        self,
+        command: str,
+        settings: Mapping[str, Any],
+        files: Sequence[UrlFile],
+        output: str | None = None,
     ) -> Iterator[None]:
         """Keep the settings beside the blocks, and remove at the end what killed actors left.
 
-        Raises InputError if the blocks that are there have other settings, or another text.
+        ``output`` is the file that all lines are joined into. Raises InputError if the blocks that
+        are there have other settings, or another text, and if an input would be overwritten.
         """
+        joined = output and fsspec.url_to_fs(output)[1]
         system, folder = fsspec.url_to_fs(self.url)
         for file in files:
-            if fsspec.url_to_fs(file.url)[1].startswith(f"{folder}/"):
-                raise InputError(f"{file.url} is inside of output={folder}; give another output=")
+            path = fsspec.url_to_fs(file.url)[1]
+            if path == joined or path.startswith(f"{folder}/"):
+                raise InputError(f"{file.url} is output=, or inside of it; give another output=")
         settings = {"command": command, "block": BLOCK, **settings}
         values = json.loads(json.dumps(settings, default=str))
         sizes: dict[str, int | None] = {}
@@ -190,18 +199,21 @@ class BlockFolder:
         self.write(_SETTINGS, text.encode())
         yield
         with url_errors(self.url):
-            for part in system.glob(f"{folder}/**/_*.part"):
+            for part in system.glob(f"{folder}/**/*.part"):
                 system.rm_file(part)
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file, which is whole or not there; InputError if that fails."""
         system, path = fsspec.url_to_fs(f"{self.url}/{name}")
-        folder, _, file = path.rpartition("/")
-        part = f"{folder}/_{file}.{uuid.uuid4().hex}.part"
+        part = f"{path}.{uuid.uuid4().hex}.part"
         try:
-            system.makedirs(folder, exist_ok=True)
-            system.pipe_file(part, content)
-            system.mv(part, path)
+            system.makedirs(path.rpartition("/")[0], exist_ok=True)
+            if isinstance(system, LocalFileSystem):
+                with written_whole(Path(path)) as whole:
+                    whole.write_bytes(content)
+            else:
+                system.pipe_file(part, content)
+                system.mv(part, path)
         except OSError as error:
             raise InputError(f"{path} cannot be written ({error.strerror or error})") from error
 
@@ -316,7 +328,7 @@ class _ScoredBlocks(_Blocks):
 
 def _launch(
     sources: Sequence[_Source],
-    read: Callable[[Sequence[str]], Iterator[tuple[str, ...]]],
+    read: tuple[tuple[str | None, ...], bool],
     worker: tuple[type[_Blocks], tuple[Any, ...]],
     folder: BlockFolder,
     device: str,
@@ -329,11 +341,12 @@ def _launch(
     actor, arguments = worker
     needs: dict[str, Any] = {"num_gpus" if device.startswith("cuda") else "num_cpus": 1}
     with _cluster(device):
-        files: Any = ray.data.from_items(rows, override_num_blocks=len(rows))
+        files: Any = ray.data.from_items(rows)
         # A block of lines is a block of Ray by itself, so that the next free actor takes it.
         files.context.target_max_block_size = 1
         # Reading is nothing beside translating, and would take a core from it.
-        blocks = files.flat_map(_read_blocks, fn_args=(read, BLOCK), num_cpus=0)
+        few = {"num_cpus": 0, "concurrency": min(_READERS, len(rows))}
+        blocks = files.flat_map(read_blocks, fn_args=(*read, BLOCK), **few)
         pool = ray.data.ActorPoolStrategy(min_size=1)
         written = blocks.map(actor, fn_constructor_args=arguments, compute=pool, **needs)
         number = lines = 0
@@ -359,37 +372,6 @@ def _cluster(device: str) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
-
-
-def _read_blocks(
-    file: Row, read: Callable[[Sequence[str]], Iterator[tuple[str, ...]]], size: int
-) -> Iterator[Row]:
-    """The blocks of a file that are not done; an InputError is the last, as a text."""
-    done, error = set(file.pop("done")), None
-    lines = read(file["urls"])
-    for number in count():
-        block: list[tuple[str, ...]] = []
-        try:
-            block = list(islice(lines, size))
-        except InputError as wrong:
-            error = str(wrong)
-        if error is None and not block:
-            return
-        if error is not None or number not in done:
-            columns = list(map(list, zip(*block, strict=True))) or [[]]
-            source, target = columns[0], columns[-1] if len(columns) > 1 else []
-            texts = {"source": source, "target": target, "first": number * size + 1}
-            yield {**file, **texts, "number": number, "error": error}
-        if error is not None:
-            return
-
-
-def _sources(urls: Sequence[str], key: str | None, features: bool) -> Iterator[tuple[str]]:
-    return ((text,) for text in read_sources(urls[0], key, features=features))
-
-
-def _pairs(urls: Sequence[str], keys: tuple[str, str], features: bool) -> Iterator[Pair]:
-    return read_pairs(urls, keys, features=features)
 
 
 def _keys(data: DataConfig, source: str | None, target: str | None) -> tuple[str, str]:

@@ -135,8 +135,10 @@ def test_every_line_is_translated_once_and_as_without_ray(run: str, tmp_path: Pa
     write_lines(tmp_path / "in" / "a.txt", [*sources, "alpha"])
     with pytest.raises(InputError, match=r"in/a\.txt has changed since its blocks"):
         translate_files(config)
-    with pytest.raises(InputError, match=r"000\.jsonl is inside of output="):
+    with pytest.raises(InputError, match=r"000\.jsonl is output=, or inside of it"):
         translate_files(replace(config, input=output / "a*"))
+    with pytest.raises(InputError, match=r"c\.tsv is output=, or inside of it"):
+        translate_files(replace(config, output=tmp_path / "in" / "c.tsv", join=True))
 
 
 def actors() -> list[int]:

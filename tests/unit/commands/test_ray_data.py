@@ -35,7 +35,7 @@ def test_blocks_that_are_there_are_known_by_text_and_number(folder: BlockFolder)
         folder.write("a.1.txt.000000.parquet", b"two\n")
         folder.write("notes.txt", b"three\n")
         # What a killed actor leaves is no block, and goes at the end.
-        folder.write("x/_a.1.jsonl.000013.jsonl.0a.part", b"")
+        folder.write("x/a.1.jsonl.000013.jsonl.0a.part", b"")
         assert {name: [*blocks] for name, blocks in folder.done().items()} == {
             "x/a.1.jsonl": [12],
             "a.1.txt": [0],

@@ -7,6 +7,7 @@ import re
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import count, islice
 from typing import Any, NamedTuple
 
 import fsspec
@@ -123,6 +124,38 @@ def read_pairs(
             both = zip((source, target), urls, strict=True)
             texts = [decoded_lines(raw_lines(file, url), url) for file, url in both]
             yield from parsed_pairs(texts, kind, urls, sides)
+
+
+def read_blocks(
+    file: dict[str, Any], keys: tuple[str | None, ...], features: bool, size: int
+) -> Iterator[dict[str, Any]]:
+    """Yield the blocks of ``size`` lines of a file, without those whose numbers are ``done``.
+
+    Rows of Ray Data, whose readers number no lines, and end them elsewhere. A file has ``urls`` and
+    ``done``, a block the other keys of its file, its ``number``, the number ``first`` of its first
+    line, and its texts as ``source`` and ``target``; one key reads sources, two read pairs. An
+    InputError comes as the text ``error`` of the last block: Ray loses its type.
+    """
+    urls, done = file["urls"], {*file["done"]}
+    lines: Iterator[tuple[str, ...]]
+    if len(keys) == 1:
+        lines = ((text,) for text in read_sources(urls[0], keys[0], features=features))
+    else:
+        lines = read_pairs(urls, (str(keys[0]), str(keys[1])), features=features)
+    for number in count():
+        block: list[tuple[str, ...]] = []
+        error = None
+        try:
+            block = list(islice(lines, size))
+        except InputError as wrong:
+            error = str(wrong)
+        if (block and number not in done) or error is not None:
+            columns = [*map(list, zip(*block, strict=True)), [], []]
+            texts = {"source": columns[0], "target": columns[1], "error": error}
+            kept = {key: value for key, value in file.items() if key != "done"}
+            yield {**kept, **texts, "number": number, "first": number * size + 1}
+        if not block:
+            return
 
 
 @contextmanager
