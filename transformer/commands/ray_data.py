@@ -179,8 +179,7 @@ class BlockFolder:
         values = json.loads(json.dumps(settings, default=str))
         sizes: dict[str, int | None] = {}
         with url_errors(self.url):
-            system.invalidate_cache()
-            if system.exists(f"{folder}/{_SETTINGS}"):
+            if self.done() and system.exists(f"{folder}/{_SETTINGS}"):
                 before = json.loads(system.cat_file(f"{folder}/{_SETTINGS}"))
                 sizes = before.pop("files")
                 changed = [key for key in values if before.get(key) != values[key]]

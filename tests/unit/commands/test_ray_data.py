@@ -46,8 +46,11 @@ def test_blocks_that_are_there_are_known_by_text_and_number(folder: BlockFolder)
 
 
 def test_other_settings_or_another_text_are_refused(folder: BlockFolder) -> None:
-    with folder.opened("translate", {"seed": 1, "to": None}, FILES):
+    with folder.opened("translate", {"seed": 0}, FILES):
         pass
+    # Without a block, nothing is there that the settings could not hold for.
+    with folder.opened("translate", {"seed": 1, "to": None}, FILES):
+        folder.write("a.txt.000000.jsonl", b"one\n")
     with (
         pytest.raises(InputError, match="made with another seed, to "),
         folder.opened("translate", {"seed": 2, "to": "de"}, FILES),
