@@ -364,9 +364,14 @@ def _cluster(device: str) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    if "RAY_ADDRESS" not in os.environ:
+    address = os.environ.get("RAY_ADDRESS")
+    if address is None:
         find_device(device)
-    ray.init(include_dashboard=False)
+    try:
+        ray.init(include_dashboard=False)
+    except (ConnectionError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"launch=ray: no cluster (RAY_ADDRESS={address}): {reason}") from error
     try:
         yield
     finally:

@@ -6,9 +6,11 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from transformer.commands.ray_data import BlockFolder
+from tests.helpers.runs.tuning_runs import write_run
+from transformer.commands.ray_data import BlockFolder, translate_files
 from transformer.common.errors import InputError
 from transformer.data.text.url_files import UrlFile
+from transformer.settings.translate import TranslateConfig
 
 FILES = [UrlFile("memory://bucket/a.txt", "a.txt", 6)]
 
@@ -88,3 +90,19 @@ def test_blocks_are_joined_in_the_order_of_texts_and_numbers(
     system, path = fsspec.url_to_fs(output)
     assert system.cat_file(path) == b"b 2\nb 10\na\n"
     assert not system.exists(fsspec.url_to_fs(folder.url)[1])
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("address", ["auto", "nonsense"])
+def test_a_wrong_address_of_the_cluster_is_one_line(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ray")
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))  # no cluster of this machine is found
+    (tmp_path / "text").write_text("a dog\n")
+    config = TranslateConfig(
+        str(write_run(tmp_path)), input=tmp_path / "text", output=tmp_path / "out", launch="ray"
+    )
+    with pytest.raises(InputError, match=rf"^launch=ray: no cluster \(RAY_ADDRESS={address}\): "):
+        translate_files(config)
