@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from transformer.commands.heads import heads as heads
     from transformer.commands.predict import predict as predict
     from transformer.commands.predict import predict_file as predict_file
+    from transformer.commands.ray_data import score_files as score_files
+    from transformer.commands.ray_data import translate_files as translate_files
     from transformer.commands.report import report as report
     from transformer.commands.score import score_targets as score_targets
     from transformer.commands.select import select as select
@@ -126,6 +128,10 @@ _NAMES = {
     "commands.predict": (
         "predict",
         "predict_file",
+    ),
+    "commands.ray_data": (
+        "score_files",
+        "translate_files",
     ),
     "commands.report": ("report",),
     "commands.score": ("score_targets",),

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from transformer.common.errors import InputError
-from transformer.common.files import check_output_path
+from transformer.common.files import check_output_path, given_path
 from transformer.data.text.lines import read_lines
 from transformer.settings.translator import Form
 
@@ -24,7 +24,7 @@ def format_line(result: "Prediction", form: Form) -> str:
     return result.to_line()
 
 
-def given_lines(lines: Iterable[Line] | None, file: Path | None) -> Iterable[Line | str]:
+def given_lines(lines: Iterable[Line] | None, file: str | Path | None) -> Iterable[Line | str]:
     """The lines of a program or, for None, those of a file."""
     if isinstance(lines, str):
         raise TypeError("lines are several texts, not one string; give [text]")
@@ -32,15 +32,18 @@ def given_lines(lines: Iterable[Line] | None, file: Path | None) -> Iterable[Lin
         return lines
     if file is None:
         raise InputError("there is nothing to read; give lines, or input=FILE")
-    return read_lines(file)
+    return read_lines(given_path(file))
 
 
-def regular_files(source: Path | None, target: Path | None) -> tuple[Path, Path] | None:
+def regular_files(source: str | Path | None, target: str | Path | None) -> tuple[Path, Path] | None:
     """The two files that are read and written; None if one is missing or a stream.
 
     A stream is, for example, a named pipe. Raises InputError for an output that cannot be a file.
     """
-    if source is None or target is None or _is_special(source) or _is_special(target):
+    if source is None or target is None:
+        return None
+    source, target = given_path(source), given_path(target)
+    if _is_special(source) or _is_special(target):
         return None
     if target.is_dir() or not target.parent.is_dir():
         raise InputError(f"output={target} is a folder, or in none; give a file in a folder")
@@ -49,7 +52,7 @@ def regular_files(source: Path | None, target: Path | None) -> tuple[Path, Path]
     return source, target.resolve()
 
 
-def required_files(source: Path | None, target: Path | None) -> tuple[Path, Path]:
+def required_files(source: str | Path | None, target: str | Path | None) -> tuple[Path, Path]:
     """`regular_files`; InputError if they are not two."""
     files = regular_files(source, target)
     if files is None:

@@ -1,6 +1,7 @@
 """``score``: the log-probability of given translations."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 
@@ -23,16 +24,19 @@ WINDOW = 4096
 def score_targets(
     config: ScoreConfig, *, loaded: Loaded = lambda checkpoints: None
 ) -> Iterator[TargetScore]:
-    """Yield the score of each pair of two files, line by line.
+    """Yield the score of each pair of two files, line by line, or of a file with both sides.
 
-    ``loaded`` is told the checkpoints. Raises InputError for files of different lengths, and for a
-    text that is longer than the model knows.
+    ``loaded`` is told the checkpoints; ``output`` and ``launch`` are those of ``score_files``.
+    Raises InputError for files of different lengths, and for a text that is longer than the model
+    knows.
     """
-    score, _ = load_scorer(config.translator, loaded)
-    pairs = iter(Corpus.of([config.source, config.target], "source", "target"))
+    score, run = load_scorer(config.translator, loaded)
+    paths = [config.source] if config.target is None else [config.source, config.target]
+    corpus = Corpus.of(paths, run.data.source, run.data.target)
+    pairs = iter(replace(corpus, features=run.data.features is not None))
     first = 1
     while window := list(islice(pairs, WINDOW)):
-        with errors_name(f"{config.source} and {config.target}"):
+        with errors_name(" and ".join(map(str, paths))):
             yield from score(window, first=first)
         first += len(window)
 

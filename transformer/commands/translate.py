@@ -23,7 +23,7 @@ from transformer.data.tokenization.tags import parse_tags
 from transformer.decoding.constraints.request import Constraints, Request
 from transformer.decoding.constraints.terms import Glossary
 from transformer.decoding.device import suited_precision
-from transformer.decoding.long_inputs import warn_about_length_limit
+from transformer.decoding.long_inputs import counting_split_lines, warn_about_length_limit
 from transformer.decoding.search.shortlist import ENGINE_FILE
 from transformer.decoding.translation.document_translator import DocumentTranslator
 from transformer.decoding.translation.fingerprint import compute_fingerprint
@@ -31,6 +31,7 @@ from transformer.decoding.translation.result import Translation
 from transformer.decoding.translation.translator import Translator
 from transformer.interchange.translators import load_translator, local_run, needs_run
 from transformer.quality.unknown_symbols import checked_symbols
+from transformer.settings.data import DataConfig
 from transformer.settings.translate import TranslateConfig
 from transformer.settings.translator import Form
 
@@ -54,7 +55,8 @@ def translate(
     """Load the model; the iterator translates lines in their order.
 
     Args:
-        config: The settings; ``output`` and ``format`` are those of `translate_file`.
+        config: The settings; ``output`` and ``format`` are those of `translate_file`,
+            ``launch`` and ``join`` those of ``translate_files``.
         lines: Texts, or JSON (``Request.parse``) with ``input_format="json"``; a `Request` has its
             own constraints. None reads the file ``input``.
         name: Of the lines in messages, ``NAME:NUMBER``; None is ``input``, or ``lines``.
@@ -142,10 +144,11 @@ def write_translations(
 
 @dataclass(frozen=True)
 class LineTranslator:
-    """A translator of lines, and what flags its translations."""
+    """A translator of lines, the data of its training, and what flags its translations."""
 
     config: TranslateConfig
     translator: Translator | DocumentTranslator
+    data: DataConfig
     flagging: "Flagging | None" = None
 
     def requests(self, lines: Iterable[str | Request], where: LineName) -> Iterator[str | Request]:
@@ -191,6 +194,22 @@ class LineTranslator:
         )
         return chain.from_iterable(self._flagged(*window) for window in windows)
 
+    def translate_block(
+        self, requests: Iterable[str | Request], where: LineName
+    ) -> list[Translation]:
+        """Translate all requests together: full batches of similar length, but no early answer."""
+        assert isinstance(self.translator, Translator)  # a document is not cut into blocks
+        block = list(map(Request.from_line, requests))
+        with counting_split_lines(self.translator.limits, name=where) as split_lines:
+            found = self.translator.translate(
+                [request.text for request in block],
+                [request.constraints for request in block],
+                attention=self.config.attention,
+                alignment=self.config.alignment,
+                split_lines=split_lines,
+            )
+        return self._flagged(block, found)
+
     def _flagged(
         self, requests: Sequence[Request], translations: list[Translation]
     ) -> list[Translation]:
@@ -224,40 +243,53 @@ def load_line_translator(
         )
     if config.documents is False or not translator.tokenizer.tags.sentences:
         if not flags:
-            return LineTranslator(config, translator)
+            return LineTranslator(config, translator, trained.data)
         from transformer.quality.failures.flagging import Flagging
         from transformer.quality.failures.flags import Detector
 
         detector = Detector.load(path, trained.data)
-        return LineTranslator(config, translator, Flagging(translator, detector, config.on_failure))
+        flagging = Flagging(translator, detector, config.on_failure)
+        return LineTranslator(config, translator, trained.data, flagging)
     if looks or flags or processes > 1:
         raise InputError(
             "a document has no alignment, attention or flags, and one process reads all of it; set "
             "documents=false"
         )
-    return LineTranslator(config, DocumentTranslator(translator))
+    return LineTranslator(config, DocumentTranslator(translator), trained.data)
 
 
 def job(config: TranslateConfig, translator: Translator | DocumentTranslator, source: Path) -> str:
-    """A hash of the model, the search, the text and all settings that change the output.
+    """A hash of the text and of the `deciding` settings."""
+    whole = [deciding(config, translator), file_digest(source).hex()]
+    return hashlib.sha256(json.dumps(whole, default=str).encode()).hexdigest()[:12]
+
+
+def deciding(
+    config: TranslateConfig, translator: Translator | DocumentTranslator
+) -> dict[str, Any]:
+    """The model, the search and all settings that change the output, by key.
 
     Without a shortlist, device and batch size matter by rounding alone: a call with too little
     memory resumes on another device or with smaller batches. Names of files do not matter.
     """
     export = Path(config.checkpoints[0])
-    if is_ctranslate2(export):
-        models = [file_digest(export / ENGINE_WEIGHTS).hex(), translator.tokenizer.fingerprint]
-    else:
-        models = [compute_fingerprint(model, translator.tokenizer) for model in translator.members]
     settings = asdict(config)
-    for key in ("device", "batch_tokens", "checkpoint", "input", "output", "decoding"):
+    for key in ("device", "batch_tokens", "input", "output", "launch", "join"):
         del settings[key]
+    settings["checkpoint"] = fingerprints(export, translator)
+    settings["decoding"] = str(translator.search)
     if config.glossary is not None:
         settings["glossary"] = file_digest(config.glossary).hex()
     device = next(translator.members[0].parameters()).device
     settings["precision"] = suited_precision(config.precision, device)
-    whole: list[Any] = [settings, models, str(translator.search), file_digest(source).hex()]
     if shortlist := translator.search.shortlist:
         file = export / ENGINE_FILE if shortlist == "auto" else given_path(shortlist)
-        whole += [config.batch_tokens, file_digest(file).hex()]
-    return hashlib.sha256(json.dumps(whole, default=str).encode()).hexdigest()[:12]
+        settings |= {"batch_tokens": config.batch_tokens, "shortlist": file_digest(file).hex()}
+    return settings
+
+
+def fingerprints(checkpoint: Path, translator: Translator | DocumentTranslator) -> list[str]:
+    """Hashes of the models of a translator; ``checkpoint`` is the first of its files."""
+    if is_ctranslate2(checkpoint):
+        return [file_digest(checkpoint / ENGINE_WEIGHTS).hex(), translator.tokenizer.fingerprint]
+    return [compute_fingerprint(model, translator.tokenizer) for model in translator.members]

@@ -58,6 +58,7 @@ def sort_arguments(
         key, equals, value = argument.partition("=")
         head, dot, rest = argument.partition(".") if "." in key else (key, "", "")
         hydra = (rest if dot and head in kinds else key).startswith(_NOT_FOR_RECIPES)
+        hydra = hydra and not argument.startswith("translate.launch=")
         if hydra or not equals:
             raise InputError(f"{argument} is not for a recipe, which takes KEY=VALUE; leave it out")
         if key in own:

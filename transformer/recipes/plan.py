@@ -30,7 +30,7 @@ _ONLY_TEXT = ("data.root", "data.validation_size", "data.test_size")
 
 _RESERVED = {
     "train": ("data", "data.corpora", *_ONLY_TEXT),
-    "translate": ("input_format", "format", "alignment", "attention"),
+    "translate": ("input_format", "format", "alignment", "attention", "join"),
     "evaluate": ("split",),
     "ask": ("candidates", "reference", "reverse"),
     "select": ("reference", "source", "reverse", "tokenize", "lowercase"),
@@ -125,6 +125,9 @@ class Plan:
         own = {**own, "hydra.run.dir" if verb == "train" else "output": written}
         extras = self.extras.get(kind, ())
         self._kinds.add(kind)
+        if verb == "translate" and "launch=ray" in extras:
+            # The next stage reads one file of lines.
+            settings = (*settings, "join=true")
         raise_objections(
             f"{kind}.{key} cannot be set: the recipe decides it; leave it out"
             for key in map(override_key, extras)

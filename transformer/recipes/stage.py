@@ -20,6 +20,7 @@ FREE = frozenset(
         *("trainer.accelerator", "trainer.strategy", "trainer.log_every_n_steps"),
         *("answers", "api_key_env", "backoff", "concurrency", "timeout", "tries"),
         *("logger.csv", "logger.tensorboard", "gradient_checkpointing"),
+        *("launch", "join"),
     }
 )
 """Keys that do not change what a stage computes, and may differ between two calls.

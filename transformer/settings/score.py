@@ -1,13 +1,13 @@
 """The keys of ``score``."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
 from transformer.common.schema import Range, Settings
 from transformer.settings.model import Precision
-from transformer.settings.translator import Averaging, Form, TranslatorConfig
+from transformer.settings.translator import Averaging, Form, Launch, TranslatorConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,8 +16,12 @@ class ScoreConfig(Settings):
 
     checkpoint: str | Sequence[str] = field(kw_only=False)
     averaging: Averaging | None = None
-    source: Path
-    target: Path
+    source: str | Path
+    target: str | Path | None = None
+    """None with a ``source`` that has both sides."""
+    output: str | Path | None = None
+    """With ``launch``, a folder."""
+    launch: Launch | None = None
     format: Form = "text"
     to: str | None = None
     tag: str | None = None
@@ -26,6 +30,11 @@ class ScoreConfig(Settings):
     precision: Precision = "float32"
     batch_tokens: Annotated[int, Range(1)] | None = None
     trust: bool = False
+
+    def _objections(self) -> Iterator[str]:
+        yield from super()._objections()
+        if (self.launch is None) != (self.output is None):
+            yield "launch=ray and output=FOLDER go together; give both or neither"
 
     @property
     def translator(self) -> TranslatorConfig:

@@ -1,10 +1,11 @@
 """The keys of ``translate``."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from transformer.settings.decoding import OnFailure
-from transformer.settings.translator import Form, TranslatorConfig
+from transformer.settings.translator import Form, Launch, TranslatorConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -12,8 +13,11 @@ class TranslateConfig(TranslatorConfig):
     """What is translated, and what a translation has besides; conf/translate.yaml explains the
     keys."""
 
-    input: Path | None = None
-    output: Path | None = None
+    input: str | Path | None = None
+    output: str | Path | None = None
+    launch: Launch | None = None
+    join: bool = False
+    """With ``launch``: ``output`` is one file of lines, not a folder."""
     documents: bool | None = None
     input_format: Form = "text"
     glossary: Path | None = None
@@ -23,3 +27,10 @@ class TranslateConfig(TranslatorConfig):
     alignment: bool = False
     flags: bool = False
     on_failure: OnFailure | None = None
+
+    def _objections(self) -> Iterator[str]:
+        yield from super()._objections()
+        if self.launch is not None and None in (self.input, self.output):
+            yield f"launch={self.launch} reads and writes files; set input= and output="
+        if self.join and self.launch is None:
+            yield "join=true is for launch=ray; leave it out"

@@ -13,6 +13,8 @@ Averaging = Literal["probability", "log_probability"]
 EngineName = Literal["torch", "ctranslate2", "auto"]
 Form = Literal["text", "json"]
 """The format of lines."""
+Launch = Literal["ray"]
+"""What runs a command on many machines."""
 
 NO_CHECKPOINT = "checkpoint= names no model; give one or more"
 

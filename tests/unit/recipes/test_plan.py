@@ -31,6 +31,21 @@ def test_a_dry_run_writes_nothing(
     assert train in stages["05_student"]
 
 
+def test_ray_translates_to_the_file_that_the_student_reads(
+    base: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("ray")
+    call = ["recipe=distill", *base, f"output={tmp_path}/r", "text=distilled"]
+    stages = plan([*call, "translate.launch=ray"], capsys)
+    assert {"launch=ray", "join=true"} <= {*stages["04_translate"]}
+    assert stages["05_student"] == plan(call, capsys)["05_student"]
+    assert "join" not in " ".join(plan(call, capsys)["04_translate"])
+    assert "translate.join cannot be set" in refused([*call, "translate.join=true"], capsys)
+    assert "student.launch=ray is not for a recipe" in refused(
+        [*call, "student.launch=ray"], capsys
+    )
+
+
 @pytest.mark.thorough
 def test_the_teachers_translate_further_text(
     base: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]

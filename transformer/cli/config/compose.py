@@ -25,6 +25,9 @@ from transformer.common.schema import override_key, typed_value
 from transformer.settings.run import RunConfig, run_config, untied
 from transformer.settings.tokenizer import FILES
 
+LAUNCHED = ("translate", "score")
+"""Commands whose ``launch`` is a key; to Hydra it is the group of ``train``."""
+
 _OWN_METRIC = {
     "train": ("metrics.custom={}", "metrics.choose=custom"),
     "tune": ("custom={}", "metric=custom"),
@@ -34,6 +37,8 @@ _OWN_METRIC = {
 
 def as_overrides(verb: str, arguments: Sequence[str]) -> list[str]:
     """The arguments as Hydra reads them: no sentences and paths, but keys for an own metric."""
+    if verb in LAUNCHED:
+        arguments = [one for one in arguments if override_key(one) != "launch"]
     if verb == "attention":
         sentences = given_sentences(arguments)
         kept = [one for one in arguments if override_key(one) not in sentences]
@@ -56,6 +61,12 @@ def given_sentences(arguments: Sequence[str]) -> dict[str, str]:
         for key, equals, value in given
         if equals and key in ("text", "target")
     }
+
+
+def given_launch(arguments: Sequence[str]) -> dict[str, str | None]:
+    """The key ``launch`` of the commands LAUNCHED, if it is given."""
+    given = (one.partition("=") for one in arguments)
+    return {key: None if text == "null" else text for key, _, text in given if key == "launch"}
 
 
 def split_paths(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

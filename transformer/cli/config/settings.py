@@ -7,7 +7,7 @@ from typing import Any, get_args, get_type_hints
 
 from omegaconf import DictConfig, OmegaConf
 
-from transformer.cli.config.compose import given_sentences
+from transformer.cli.config.compose import LAUNCHED, given_launch, given_sentences
 from transformer.common.schema import field_key, override_key, typed
 
 SETTINGS: dict[str, str] = {
@@ -45,6 +45,8 @@ def command_settings(verb: str, config: DictConfig, arguments: Sequence[str]) ->
     values = plain_values(kind, config, arguments)
     if verb == "attention":
         values |= given_sentences(arguments)
+    elif verb in LAUNCHED:
+        values |= given_launch(arguments)
     return typed(kind, values, "")
 
 

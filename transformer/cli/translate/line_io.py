@@ -9,25 +9,26 @@ from itertools import count
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
-from transformer.common.files import named
+from transformer.common.files import given_path, named
 from transformer.data.text.lines import MAX_LINE, decoded_lines, read_lines, too_long
 
 
-def open_input(path: Path | None) -> tuple[Iterator[str], Callable[[], bool] | None]:
+def open_input(path: str | Path | None) -> tuple[Iterator[str], Callable[[], bool] | None]:
     """The lines, and whether the next one can be read without waiting (None: always)."""
     if path is not None:
-        return read_lines(path), None
+        return read_lines(given_path(path)), None
     # Python's own reader has a buffer that select cannot see.
     reader = _LineReader(sys.stdin)
     return iter(reader), reader.ready
 
 
-def open_output(path: Path | None, stack: ExitStack) -> BinaryIO:
+def open_output(path: str | Path | None, stack: ExitStack) -> BinaryIO:
     """The file, or standard output; an OSError names the file."""
     if path is None:
         return sys.stdout.buffer
-    stack.enter_context(named(path))
-    return stack.enter_context(open(path, "wb"))
+    file = given_path(path)
+    stack.enter_context(named(file))
+    return stack.enter_context(open(file, "wb"))
 
 
 class _LineReader:

@@ -11,6 +11,11 @@ from transformer.settings.score import ScoreConfig
 
 def run(config: ScoreConfig, _: Sequence[str]) -> None:
     """Score the pairs."""
+    if config.launch is not None:
+        from transformer.cli.translate.launch import launch  # a plain call needs less
+
+        launch(config)
+        return
     for score in score_targets(config, loaded=set_threads):
         if config.format == "json":
             print(json.dumps(asdict(score), ensure_ascii=False))

@@ -9,13 +9,18 @@ from transformer.cli.translate.line_io import open_input, open_output
 from transformer.commands.lines import regular_files
 from transformer.commands.part_files import LineAssignment
 from transformer.commands.translate import translate, translate_file, write_translations
-from transformer.common.errors import InputError, Interrupted
+from transformer.common.errors import InputError, Interrupted, require_package
 from transformer.settings.translate import TranslateConfig
 
 
 def run(config: TranslateConfig, arguments: Sequence[str]) -> None:
     """Translate the lines of the input, one by one."""
     check(config, arguments)
+    if config.launch is not None:
+        from transformer.cli.translate.launch import launch  # a plain call needs less
+
+        launch(config)
+        return
     if regular_files(config.input, config.output):
         try:
             translate_file(config, warn=_warn, loaded=set_threads)
@@ -35,7 +40,9 @@ def run(config: TranslateConfig, arguments: Sequence[str]) -> None:
 
 
 def check(config: TranslateConfig, arguments: Sequence[str]) -> None:
-    """Raise InputError for what was asked for and plain text does not show."""
+    """Raise InputError for what was asked for and plain text does not show, and without Ray."""
+    if config.launch is not None:
+        require_package("ray", f"launch={config.launch}", "ray")
     typed = [one for one in arguments if one.startswith("decoding.nbest=")][-1:]
     typed += ["attention=true"] * config.attention
     if config.format == "text" and typed:

@@ -202,7 +202,7 @@ def record_pair(row: dict[str, object], sides: tuple[str, str], where: str) -> P
             found = f"{text!r:.40}" if key in row else f"nothing (keys: {', '.join(row) or 'none'})"
             raise InputError(
                 f"{where}: the key {key!r} has {found}, not one line of UTF-8 text in quotes; "
-                f"correct it, or set data.{side} to the right key"
+                f"correct it, or the name of the key (data.{side})"
             )
         texts.append(text)
     return texts[0], texts[1]

@@ -37,7 +37,7 @@ from transformer.settings.metrics import MetricsConfig
         ("evaluate", "decoding=beam,greedy", "decoding=beam,greedy: choose one"),
         ("translate", "input=a,b", "input=a,b: write 'input=[a,b]' for a list, \"input='a,b'\""),
         ("translate", "format=text", "translate needs a value for checkpoint="),
-        ("score", ["checkpoint=RUN"], "score needs a value for source= and target="),
+        ("score", [], "score needs a value for checkpoint= and source="),
         # All that is wrong is said at once.
         (
             "train",

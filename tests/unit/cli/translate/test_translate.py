@@ -13,6 +13,7 @@ from transformer.__main__ import main
 from transformer.cli.config.compose import compose_config
 from transformer.cli.config.settings import command_settings
 from transformer.commands.translate import job
+from transformer.common import errors
 from transformer.quality.failures.flags import Detector
 
 
@@ -24,11 +25,27 @@ from transformer.quality.failures.flags import Detector
         ("alignment=3", "alignment=3 must be true or false"),
         ("format=xml", "format='xml' must be text or json"),
         ("format=json", "checkpoint=x does not exist; give a run directory"),
+        ("launch=ray", "launch=ray reads and writes files; set input= and output="),
+        ("launch=slurm", "launch='slurm' must be ray or null"),
+        ("join=true", "join=true is for launch=ray; leave it out"),
     ],
 )
 def test_refusals(argument: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["translate", "checkpoint=x", "input=x", argument]) == 2
     assert capsys.readouterr().err.startswith(f"error: {says}")
+
+
+@pytest.mark.parametrize("launched", ["translate output=o", "score output=o"])
+def test_without_ray_it_is_said_how_to_install_it(
+    launched: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(errors, "find_spec", lambda package: None)
+    verb, *call = launched.split()
+    text = "input=x" if verb == "translate" else "source=x.tsv"
+    assert main([verb, "checkpoint=x", text, "launch=ray", *call]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("error: launch=ray needs ray: ")
+    assert told.endswith("pip install -e '.[ray]' in the checkout\n")
 
 
 def test_flags_are_warnings_or_in_the_json(

@@ -1,0 +1,417 @@
+"""``translate`` and ``score`` of many files by Ray Data: ``launch=ray``.
+
+Tasks cut the files into blocks of lines; actors, which hold a model each, write a file for each
+block. Ray Data moves the blocks, starts again what has died, and scales. A block may be computed
+twice, as its file is written whole or not at all, and a call leaves out the blocks that are there.
+"""
+
+import io
+import json
+import logging
+import math
+import os
+import re
+import shutil
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from fsspec.implementations.local import LocalFileSystem
+
+from transformer.commands.score import load_scorer
+from transformer.commands.translate import (
+    LineTranslator,
+    deciding,
+    fingerprints,
+    load_line_translator,
+    write_translations,
+)
+from transformer.common.errors import InputError, require_package
+from transformer.common.files import given_path, written_whole
+from transformer.common.hub import is_hub_name
+from transformer.data.text.url_files import (
+    UrlFile,
+    find_files,
+    read_blocks,
+    url_errors,
+    url_format,
+)
+from transformer.decoding.constraints.request import Request
+from transformer.decoding.device import find_device
+from transformer.interchange.translators import load_translator, local_run
+from transformer.quality.unknown_symbols import checked_symbols
+from transformer.settings.data import DataConfig
+from transformer.settings.score import ScoreConfig
+from transformer.settings.translate import TranslateConfig
+
+log = logging.getLogger(__name__)
+
+Config = TypeVar("Config", TranslateConfig, ScoreConfig)
+Row = dict[str, Any]
+"""A row of Ray Data: a file, a block of its lines, or what became of a block."""
+
+BLOCK = 4_096
+"""Lines of a block: what is computed again if an actor dies."""
+
+_READERS = 4
+"""Files that are read at a time, which is enough for hundreds of actors."""
+
+_SETTINGS = "_settings.json"
+"""Beside the blocks; readers of a folder leave out names that begin with an underscore."""
+
+
+class WrittenBlocks(NamedTuple):
+    """Blocks and lines that a call has written, and blocks that were there before."""
+
+    blocks: int
+    lines: int
+    done: int
+
+
+def translate_files(config: TranslateConfig) -> WrittenBlocks:
+    """Translate the files ``input`` on Ray, and write a file of each block into ``output``.
+
+    The cluster is that of the program, of Ray's RAY_ADDRESS, or a local one for this call; an
+    actor takes a GPU (``device=cuda``) or a CPU. Raises InputError if the settings contradict each
+    other, the model, a line or the blocks in ``output``.
+    """
+    require_package("ray", "launch=ray", "ray")
+    config = _absolute(config)
+    files = find_files(str(config.input))
+    # The model is loaded here for the errors, which then come before a cluster is started.
+    model = load_line_translator(replace(config, device="cpu"), processes=2)
+    keys = _keys(model.data, config.from_, config.to)
+    # A line of JSON, or a row of Parquet, is a request as a whole.
+    read = (None if config.input_format == "json" else keys[0],)
+    features = model.data.features is not None
+    joined = str(config.output) if config.join else None
+    blocks = BlockFolder.of(f"{joined}.blocks" if joined else str(config.output))
+    sources = [_Source((file.url,), file.name, _format(config, file.url)) for file in files]
+    settings = deciding(model.config, model.translator)
+    settings |= {"device": config.device, "precision": config.precision}
+    del model
+    with blocks.opened("translate", settings, files, joined):
+        worker = (_TranslatedBlocks, (config, blocks, keys))
+        written = _launch(sources, (read, features), worker, blocks, config.device)
+        if joined is not None:
+            blocks.join([source.name for source in sources], joined)
+    return written
+
+
+def score_files(config: ScoreConfig) -> WrittenBlocks:
+    """Score the pairs of files on Ray, and write a file of each block into ``output``.
+
+    ``source`` and ``target`` are as many plain files; without a ``target`` the files ``source``
+    have both sides. The score of a pair that is longer than the model knows is null. The rest is
+    as in `translate_files`.
+    """
+    require_package("ray", "launch=ray", "ray")
+    config = _absolute(config)
+    files = find_files(str(config.source))
+    targets = [] if config.target is None else find_files(str(config.target))
+    if targets and len(targets) != len(files):
+        raise InputError(
+            f"{config.source} are {len(files):,} files and {config.target} {len(targets):,}; give "
+            "as many, which match line by line"
+        )
+    both = zip(files, targets, strict=True) if targets else ((file,) for file in files)
+    urls = [tuple(file.url for file in pair) for pair in both]
+    if plain := [pair for pair in urls if url_format(pair[0]) == "plain" and len(pair) == 1]:
+        raise InputError(f"{plain[0][0]} is plain text; give its translations as target=")
+    first = local_run(config.translator.checkpoints[0])
+    translator, run = load_translator(replace(config.translator, device="cpu"))
+    settings = {**asdict(config), "checkpoint": fingerprints(first, translator)}
+    for key in ("batch_tokens", "source", "target", "output", "launch"):
+        del settings[key]
+    keys = _keys(run.data, config.from_, config.to)
+    features = run.data.features is not None
+    blocks = BlockFolder.of(str(config.output))
+    sources = [
+        _Source(pair, file.name, _format(config, file.url))
+        for pair, file in zip(urls, files, strict=True)
+    ]
+    del translator
+    with blocks.opened("score", settings, [*files, *targets]):
+        worker = (_ScoredBlocks, (config, blocks, keys))
+        return _launch(sources, (keys, features), worker, blocks, config.device)
+
+
+@dataclass(frozen=True)
+class BlockFolder:
+    """A folder with a file for each block, wherever fsspec writes."""
+
+    url: str
+
+    @classmethod
+    def of(cls, name: str) -> "BlockFolder":
+        """The folder of a path or a URL."""
+        system, path = fsspec.url_to_fs(name)
+        return cls(system.unstrip_protocol(path).rstrip("/"))
+
+    @contextmanager
+    def opened(
+        self,
+        command: str,
+        settings: Mapping[str, Any],
+        files: Sequence[UrlFile],
+        output: str | None = None,
+    ) -> Iterator[None]:
+        """Keep the settings beside the blocks, and remove at the end what killed actors left.
+
+        ``output`` is the file that all lines are joined into. Raises InputError if the blocks that
+        are there have other settings, or another text, and if an input would be overwritten.
+        """
+        joined = output and fsspec.url_to_fs(output)[1]
+        system, folder = fsspec.url_to_fs(self.url)
+        for file in files:
+            path = fsspec.url_to_fs(file.url)[1]
+            if path == joined or path.startswith(f"{folder}/"):
+                raise InputError(f"{file.url} is output=, or inside of it; give another output=")
+        settings = {"command": command, "block": BLOCK, **settings}
+        values = json.loads(json.dumps(settings, default=str))
+        sizes: dict[str, int | None] = {}
+        with url_errors(self.url):
+            if self.done() and system.exists(f"{folder}/{_SETTINGS}"):
+                before = json.loads(system.cat_file(f"{folder}/{_SETTINGS}"))
+                sizes = before.pop("files")
+                changed = [key for key in values if before.get(key) != values[key]]
+                if changed:
+                    raise InputError(
+                        f"{folder} has blocks that were made with another {', '.join(changed)} "
+                        f"({_SETTINGS}); give the same settings, or another output="
+                    )
+        for file in files:
+            if sizes.setdefault(file.url, file.size) != file.size:
+                raise InputError(
+                    f"{file.url} has changed since its blocks in {folder} were made; give another "
+                    "output="
+                )
+        text = json.dumps({**values, "files": sizes}, indent=1, ensure_ascii=False)
+        self.write(_SETTINGS, text.encode())
+        yield
+        with url_errors(self.url):
+            for part in system.glob(f"{folder}/**/*.part"):
+                system.rm_file(part)
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file, which is whole or not there; InputError if that fails."""
+        system, path = fsspec.url_to_fs(f"{self.url}/{name}")
+        part = f"{path}.{uuid.uuid4().hex}.part"
+        try:
+            system.makedirs(path.rpartition("/")[0], exist_ok=True)
+            if isinstance(system, LocalFileSystem):
+                with written_whole(Path(path)) as whole:
+                    whole.write_bytes(content)
+            else:
+                system.pipe_file(part, content)
+                system.mv(part, path)
+        except OSError as error:
+            raise InputError(f"{path} cannot be written ({error.strerror or error})") from error
+
+    def done(self) -> dict[str, dict[int, str]]:
+        """The files of blocks that are there, by the name of their text and by their number."""
+        system, folder = fsspec.url_to_fs(self.url)
+        found: dict[str, dict[int, str]] = {}
+        with url_errors(self.url):
+            system.invalidate_cache()
+            for path in system.find(folder):
+                name = path.removeprefix(f"{folder}/")
+                if match := re.fullmatch(r"(.+)\.(\d{6,})\.(lines|jsonl|parquet)", name):
+                    found.setdefault(match[1], {})[int(match[2])] = path
+        return found
+
+    def join(self, names: Sequence[str], output: str) -> None:
+        """Write all lines into one file, and remove the folder."""
+        system, path = fsspec.url_to_fs(output)
+        blocks = self.done()
+        part = f"{path}.{uuid.uuid4().hex}.part"
+        with system.open(part, "wb") as joined:
+            for name in names:
+                for _, block in sorted(blocks.get(name, {}).items()):
+                    with system.open(block, "rb") as file:
+                        shutil.copyfileobj(file, joined)
+        system.mv(part, path)
+        system.rm(fsspec.url_to_fs(self.url)[1], recursive=True)
+
+
+class _Source(NamedTuple):
+    """A text, of one file or two, and the format of its blocks: lines, jsonl or parquet."""
+
+    urls: tuple[str, ...]
+    name: str
+    form: str
+
+
+class _Blocks(ABC):
+    """An actor of Ray: computes a block of lines, and writes its file."""
+
+    def __init__(
+        self, config: TranslateConfig | ScoreConfig, folder: BlockFolder, keys: tuple[str, str]
+    ) -> None:
+        self.folder, self.keys = folder, keys
+
+    def __call__(self, block: Row) -> Row:
+        """Write a block. An InputError comes to the driver as a text: Ray loses its type."""
+        error = block["error"]
+        if error is None:
+            try:
+                name = f"{block['name']}.{block['number']:06}.{block['form']}"
+                self.folder.write(name, self.content(block))
+            except InputError as wrong:
+                error = str(wrong)
+        return {"lines": len(block["source"]), "error": error}
+
+    @abstractmethod
+    def content(self, block: Row) -> bytes:
+        """The file of a block."""
+
+
+class _TranslatedBlocks(_Blocks):
+    def __init__(self, config: TranslateConfig, folder: BlockFolder, keys: tuple[str, str]) -> None:
+        super().__init__(config, folder, keys)
+        self.config = config
+
+    @cached_property
+    def model(self) -> LineTranslator:
+        return load_line_translator(self.config, processes=2)
+
+    def content(self, block: Row) -> bytes:
+        where = partial(_line_name, block)
+        model, form = self.model, self.config.format
+        requests = model.requests(block["source"], where)
+        sources = list(checked_symbols(requests, model.translator.tokenizer, where))
+        lines = io.BytesIO()
+        found = model.translate_block(sources, where)
+        write_translations(found, lines, form, where, log.warning)
+        if block["form"] == "lines":
+            return lines.getvalue()
+        source, target = self.keys
+        texts = (str(Request.from_line(one).text) for one in sources)
+        results = lines.getvalue().decode().removesuffix("\n").split("\n")
+        rows = []
+        for text, line in zip(texts, results, strict=True):
+            values = json.loads(line) if form == "json" else {"text": line}
+            rows.append({source: text, target: values.pop("text"), **values})
+        return _encoded(rows, block["form"])
+
+
+class _ScoredBlocks(_Blocks):
+    def __init__(self, config: ScoreConfig, folder: BlockFolder, keys: tuple[str, str]) -> None:
+        super().__init__(config, folder, keys)
+        self.config = config
+
+    @cached_property
+    def score(self) -> Callable[..., Any]:
+        return load_scorer(self.config.translator)[0]
+
+    def content(self, block: Row) -> bytes:
+        pairs = list(zip(block["source"], block["target"], strict=True))
+        rows = []
+        for pair, score in zip(pairs, self.score(pairs, first=None), strict=True):
+            values = asdict(score)
+            if math.isinf(score.log_probability):
+                values = {"log_probability": None, "tokens": None, "token_log_probabilities": None}
+            if self.config.format == "text":
+                values = {"log_probability": values["log_probability"]}
+            rows.append({**dict(zip(self.keys, pair, strict=True)), **values})
+        return _encoded(rows, block["form"])
+
+
+def _launch(
+    sources: Sequence[_Source],
+    read: tuple[tuple[str | None, ...], bool],
+    worker: tuple[type[_Blocks], tuple[Any, ...]],
+    folder: BlockFolder,
+    device: str,
+) -> WrittenBlocks:
+    """Compute the blocks that are not in the folder; InputError for the first error in one."""
+    import ray
+
+    done = folder.done()
+    rows = [{**one._asdict(), "done": list(done.get(one.name, ()))} for one in sources]
+    actor, arguments = worker
+    needs: dict[str, Any] = {"num_gpus" if device.startswith("cuda") else "num_cpus": 1}
+    with _cluster(device):
+        files: Any = ray.data.from_items(rows)
+        # A block of lines is a block of Ray by itself, so that the next free actor takes it.
+        files.context.target_max_block_size = 1
+        # Reading is nothing beside translating, and would take a core from it.
+        few = {"num_cpus": 0, "concurrency": min(_READERS, len(rows))}
+        blocks = files.flat_map(read_blocks, fn_args=(*read, BLOCK), **few)
+        pool = ray.data.ActorPoolStrategy(min_size=1)
+        written = blocks.map(actor, fn_constructor_args=arguments, compute=pool, **needs)
+        number = lines = 0
+        for row in written.iter_rows():
+            if row["error"] is not None:
+                raise InputError(row["error"])
+            number, lines = number + 1, lines + row["lines"]
+    return WrittenBlocks(number, lines, sum(len(row["done"]) for row in rows))
+
+
+@contextmanager
+def _cluster(device: str) -> Iterator[None]:
+    """The cluster of the program, or the one that Ray finds or starts, for this call alone."""
+    import ray
+
+    if ray.is_initialized():
+        yield
+        return
+    address = os.environ.get("RAY_ADDRESS")
+    if address is None:
+        find_device(device)
+    try:
+        ray.init(include_dashboard=False)
+    except (ConnectionError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"launch=ray: no cluster (RAY_ADDRESS={address}): {reason}") from error
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _keys(data: DataConfig, source: str | None, target: str | None) -> tuple[str, str]:
+    """The names of both sides: the languages of the call, else of the run."""
+    names = source or data.source, target or data.target
+    # A model that corrects a language writes it, too.
+    return names if names[0] != names[1] else (names[0], "translation")
+
+
+def _format(config: TranslateConfig | ScoreConfig, url: str) -> str:
+    """The format of the blocks of a file: that of the input if it is Parquet, else JSONL."""
+    if isinstance(config, TranslateConfig) and config.join:
+        return "lines"
+    return "parquet" if config.format == "text" and url_format(url) == "parquet" else "jsonl"
+
+
+def _encoded(rows: Sequence[Row], form: str) -> bytes:
+    if form == "jsonl":
+        return b"".join(json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in rows)
+    types = {"log_probability": pa.float64()}
+    schema = pa.schema([(key, types.get(key, pa.string())) for key in rows[0]])
+    file = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows, schema), file)
+    return file.getvalue()
+
+
+def _line_name(block: Row, index: int) -> str:
+    return f"{block['urls'][0]}:{block['first'] + index}"
+
+
+def _absolute(config: Config) -> Config:
+    """The config with paths that actors find, whose working directory may be another."""
+    values = {field.name: getattr(config, field.name) for field in fields(config)}
+    paths: dict[str, Any] = {
+        key: one.absolute() for key, one in values.items() if isinstance(one, Path)
+    }
+    given = [config.checkpoint] if isinstance(config.checkpoint, str) else config.checkpoint
+    names = [one if is_hub_name(one) else str(given_path(one).absolute()) for one in given]
+    return replace(config, checkpoint=names, **paths)

@@ -1,0 +1,201 @@
+"""Finds and reads files wherever fsspec reads: disks, object stores, web servers."""
+
+import gzip
+import io
+import json
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count, islice
+from typing import Any, NamedTuple
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from fsspec.implementations.local import LocalFileSystem
+
+from transformer.common.errors import InputError, MissingFile
+from transformer.data.text.lines import decoded_lines, raw_lines
+from transformer.data.text.parallel import (
+    AnotherTarget,
+    Pair,
+    file_format,
+    jsonl_pairs,
+    parsed_pairs,
+    record_pair,
+)
+
+_READ_AHEAD = 1 << 20
+_ROWS = 8_192
+# Libraries of fsspec whose errors, all about the connection, are not OSErrors.
+_CLIENTS = ("aiohttp", "botocore", "gcsfs", "azure", "requests", "paramiko")
+_KNOWN = (OSError, ValueError, ImportError, EOFError, zlib.error, pa.ArrowException)
+
+
+class UrlFile(NamedTuple):
+    """A file: its URL, or its path on the disk; its name below the folder of a glob; its bytes."""
+
+    url: str
+    name: str
+    size: int | None
+
+
+def find_files(given: str) -> list[UrlFile]:
+    """The files that a path, a URL or a glob of either names, in the order of their names.
+
+    Raises MissingFile if there is none, and InputError if the place cannot be read.
+    """
+    with url_errors(given):
+        system, path = fsspec.url_to_fs(given)
+        if system.isfile(path):
+            folder, found = path.rpartition("/")[0], {path: system.info(path)}
+        else:
+            # The part of the path before its first wildcard.
+            folder = re.split(r"[*?\[]", path)[0].rpartition("/")[0]
+            matches = system.glob(path, detail=True).items()
+            found = {str(one): info for one, info in sorted(matches) if info["type"] == "file"}
+    if not found:
+        advice = f"a folder; name its files, such as '{given}/*.parquet'"
+        raise MissingFile(f"{given}: {advice if system.isdir(path) else 'no such file'}")
+    is_local = isinstance(system, LocalFileSystem)
+    return [
+        UrlFile(
+            one if is_local else system.unstrip_protocol(one),
+            one.removeprefix(folder).removeprefix("/"),
+            info.get("size"),
+        )
+        for one, info in found.items()
+    ]
+
+
+def url_format(url: str) -> str:
+    """The format of a file by its name: "parquet", or one of `file_format`."""
+    name = url.partition("?")[0]
+    return "parquet" if name.endswith((".parquet", ".pq")) else file_format(name)
+
+
+def read_sources(url: str, key: str | None, *, features: bool = False) -> Iterator[str]:
+    """Yield the source texts of a file.
+
+    They are all lines of plain text, the first column of TSV, the first two with ``features``, or
+    the values of a key of JSONL and Parquet. Without a key they are whole lines, and rows of
+    Parquet as JSON. Raises InputError as `read_pairs`.
+    """
+    kind = url_format(url)
+    with _opened(url) as file:
+        if kind == "parquet":
+            for row, where in _rows(file, url, (key,) if key else None):
+                yield record_pair(row, (key, key), where)[0] if key else json.dumps(row)
+            return
+        lines = decoded_lines(raw_lines(file, url), url)
+        if key is None:
+            yield from lines
+        elif kind == "jsonl":
+            for text, again in jsonl_pairs(lines, url, (key, key), 1, None):
+                if isinstance(again, AnotherTarget):
+                    raise InputError(f"{url}: the key {key!r} has several texts; give one a line")
+                yield text
+        elif kind == "tsv":
+            yield from ("\t".join(line.split("\t")[: 1 + features]) for line in lines)
+        else:
+            yield from lines
+
+
+def read_pairs(
+    urls: Sequence[str], sides: tuple[str, str], *, features: bool = False
+) -> Iterator[Pair]:
+    """Yield the pairs of two plain files, or of one TSV, JSONL or Parquet file.
+
+    ``sides`` are the keys of JSONL and Parquet. Raises InputError, which names the file and the
+    line, for a text that is no line of UTF-8, and for a file that cannot be read.
+    """
+    kind = url_format(urls[0])
+    if kind == "parquet":
+        with _opened(urls[0]) as file:
+            for row, where in _rows(file, urls[0], sides):
+                yield record_pair(row, sides, where)
+    elif len(urls) == 1:
+        with _opened(urls[0]) as file:
+            lines = decoded_lines(raw_lines(file, urls[0]), urls[0])
+            yield from parsed_pairs([lines], kind, urls, sides, features=features)
+    else:
+        with _opened(urls[0]) as source, _opened(urls[1]) as target:
+            both = zip((source, target), urls, strict=True)
+            texts = [decoded_lines(raw_lines(file, url), url) for file, url in both]
+            yield from parsed_pairs(texts, kind, urls, sides)
+
+
+def read_blocks(
+    file: dict[str, Any], keys: tuple[str | None, ...], features: bool, size: int
+) -> Iterator[dict[str, Any]]:
+    """Yield the blocks of ``size`` lines of a file, without those whose numbers are ``done``.
+
+    Rows of Ray Data, whose readers number no lines, and end them elsewhere. A file has ``urls`` and
+    ``done``, a block the other keys of its file, its ``number``, the number ``first`` of its first
+    line, and its texts as ``source`` and ``target``; one key reads sources, two read pairs. An
+    InputError comes as the text ``error`` of the last block: Ray loses its type.
+    """
+    urls, done = file["urls"], {*file["done"]}
+    lines: Iterator[tuple[str, ...]]
+    if len(keys) == 1:
+        lines = ((text,) for text in read_sources(urls[0], keys[0], features=features))
+    else:
+        lines = read_pairs(urls, (str(keys[0]), str(keys[1])), features=features)
+    for number in count():
+        block: list[tuple[str, ...]] = []
+        error = None
+        try:
+            block = list(islice(lines, size))
+        except InputError as wrong:
+            error = str(wrong)
+        if (block and number not in done) or error is not None:
+            columns = [*map(list, zip(*block, strict=True)), [], []]
+            texts = {"source": columns[0], "target": columns[1], "error": error}
+            kept = {key: value for key, value in file.items() if key != "done"}
+            yield {**kept, **texts, "number": number, "first": number * size + 1}
+        if not block:
+            return
+
+
+@contextmanager
+def url_errors(url: str) -> Iterator[None]:
+    """Turn an error of a file system of fsspec into an InputError that names the URL."""
+    try:
+        yield
+    except Exception as error:
+        client = type(error).__module__.partition(".")[0] in _CLIENTS
+        if isinstance(error, InputError) or not (client or isinstance(error, _KNOWN)):
+            raise
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise InputError(
+            f"{url}: cannot be read ({reason}); check the name and the access"
+        ) from error
+
+
+@contextmanager
+def _opened(url: str) -> Iterator[io.BufferedReader]:
+    """A file to read, unpacked if its name ends with .gz; errors as `url_errors`."""
+    with url_errors(url):
+        system, path = fsspec.url_to_fs(url)
+        with system.open(path, "rb") as file:
+            raw = gzip.GzipFile(fileobj=file) if path.endswith(".gz") else file
+            yield io.BufferedReader(raw, _READ_AHEAD)
+
+
+def _rows(
+    file: io.BufferedReader, url: str, keys: tuple[str, ...] | None
+) -> Iterator[tuple[dict[str, Any], str]]:
+    """The rows of a Parquet file, with all columns or these, each with its name in messages."""
+    table = pq.ParquetFile(file)
+    names = table.schema_arrow.names
+    keys = tuple(names) if keys is None else keys
+    columns = [name for name in names if name in keys]
+    if len(columns) < len({*keys}):
+        # Raises InputError, which lists the columns.
+        record_pair(dict.fromkeys(names, ""), (keys[0], keys[-1]), url)
+    number = 0
+    for batch in table.iter_batches(_ROWS, columns=columns):
+        for row in batch.to_pylist():
+            number += 1
+            yield row, f"{url}:{number}"
