@@ -3,22 +3,20 @@
 To skip pairs costs little: Parquet knows its rows, and of other shards only line ends are counted.
 """
 
-import gzip
 import hashlib
 import io
 import os
 import sys
-import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain, islice
 from typing import Annotated
 
 import fsspec
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 from fsspec.implementations.local import LocalFileSystem
 
@@ -28,20 +26,17 @@ from transformer.data.text.lines import decoded_lines, raw_lines, skip_lines
 from transformer.data.text.parallel import (
     AnotherTarget,
     Pair,
-    file_format,
     parsed_pairs,
     record_pair,
     unaligned,
 )
+from transformer.data.text.url_files import opened_url, url_errors, url_format
 
-_READ_AHEAD = 1 << 20
 _ROWS = 8_192
 # The number of a pair has its shard above these bits, and its row in them.
 _SHARD_BITS = 40
-# Libraries of fsspec whose errors, all about the connection, are not OSErrors.
-_CLIENTS = ("aiohttp", "botocore", "gcsfs", "azure", "requests", "paramiko")
-_KNOWN = (OSError, ValueError, ImportError, EOFError, zlib.error, pa.ArrowException)
 
+_explained = partial(url_errors, advice="check data.train")
 
 Count = Annotated[int, Range(0)]
 
@@ -87,9 +82,12 @@ class Shard:
     def opened(self, start: ShardPosition) -> Iterator["ShardReader"]:
         """Open a shard at a position."""
         with ExitStack() as stack:
-            files = [stack.enter_context(_opened(url)) for url in self.urls]
+            files = []
+            for url in self.urls:
+                with _explained(url):
+                    files.append(stack.enter_context(opened_url(url)))
             with _explained(self.urls[-1]):
-                kind = RowReader if _kind(self.urls[0]) == "parquet" else LineReader
+                kind = RowReader if url_format(self.urls[0]) == "parquet" else LineReader
                 reader = kind(self, files, start)
             yield reader
 
@@ -155,7 +153,7 @@ class LineReader(ShardReader):
                 yield line
 
         lines = [decoded_lines(counted(index), url, number) for index, url in enumerate(shard.urls)]
-        read = (lines, _kind(shard.urls[0]), shard.urls, shard.sides, number)
+        read = (lines, url_format(shard.urls[0]), shard.urls, shard.sides, number)
         for pair in parsed_pairs(*read, features=shard.features):
             if isinstance(pair[1], AnotherTarget):
                 raise InputError(f"{shard.urls[0]}: a stream has one target a line")
@@ -276,7 +274,8 @@ def find_shards(
     """
     names = [given] if isinstance(given, str) else list(given or [])
     found = [_expanded(name) for name in names]
-    plain = [_kind((urls or [name])[0]) == "plain" for name, urls in zip(names, found, strict=True)]
+    first = [(urls or [name])[0] for name, urls in zip(names, found, strict=True)]
+    plain = [url_format(url) == "plain" for url in first]
     aligned = plain == [True, True] and len(found[0]) == len(found[1])
     if not names or not all(found) or (any(plain) and not aligned):
         files = zip(names, found, strict=True)
@@ -313,37 +312,3 @@ def _expanded(name: str) -> list[str]:
             return [name] if system.isfile(path) else []
         found = sorted(map(str, system.glob(path)))
         return [system.unstrip_protocol(entry) for entry in found] if "://" in name else found
-
-
-def _kind(url: str) -> str:
-    name = _name(url)
-    return "parquet" if name.endswith((".parquet", ".pq")) else file_format(name)
-
-
-def _name(url: str) -> str:
-    return url.partition("?")[0]
-
-
-@contextmanager
-def _opened(url: str) -> Iterator[io.BufferedReader]:
-    with ExitStack() as stack:
-        with _explained(url):
-            file = stack.enter_context(fsspec.open(url, "rb"))
-        if _name(url).endswith(".gz"):
-            file = gzip.GzipFile(fileobj=file)
-        local = getattr(file, "f", None)
-        if not isinstance(local, io.BufferedReader):
-            local = io.BufferedReader(file, _READ_AHEAD)
-        yield local
-
-
-@contextmanager
-def _explained(url: str) -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:
-        client = type(error).__module__.partition(".")[0] in _CLIENTS
-        if isinstance(error, InputError) or not (client or isinstance(error, _KNOWN)):
-            raise
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(f"{url}: cannot be read ({reason}); check data.train") from error

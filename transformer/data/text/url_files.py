@@ -6,7 +6,7 @@ import json
 import re
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import count, islice
 from typing import Any, NamedTuple
 
@@ -83,7 +83,7 @@ def read_sources(url: str, key: str | None, *, features: bool = False) -> Iterat
     Parquet as JSON. Raises InputError as `read_pairs`.
     """
     kind = url_format(url)
-    with _opened(url) as file:
+    with url_errors(url), opened_url(url) as file:
         if kind == "parquet":
             for row, where in _rows(file, url, (key,) if key else None):
                 yield record_pair(row, (key, key), where)[0] if key else json.dumps(row)
@@ -112,16 +112,19 @@ def read_pairs(
     """
     kind = url_format(urls[0])
     if kind == "parquet":
-        with _opened(urls[0]) as file:
+        with url_errors(urls[0]), opened_url(urls[0]) as file:
             for row, where in _rows(file, urls[0], sides):
                 yield record_pair(row, sides, where)
     elif len(urls) == 1:
-        with _opened(urls[0]) as file:
+        with url_errors(urls[0]), opened_url(urls[0]) as file:
             lines = decoded_lines(raw_lines(file, urls[0]), urls[0])
             yield from parsed_pairs([lines], kind, urls, sides, features=features)
     else:
-        with _opened(urls[0]) as source, _opened(urls[1]) as target:
-            both = zip((source, target), urls, strict=True)
+        with ExitStack() as stack:
+            for url in urls:
+                stack.enter_context(url_errors(url))
+            files = [stack.enter_context(opened_url(url)) for url in urls]
+            both = zip(files, urls, strict=True)
             texts = [decoded_lines(raw_lines(file, url), url) for file, url in both]
             yield from parsed_pairs(texts, kind, urls, sides)
 
@@ -159,7 +162,7 @@ def read_blocks(
 
 
 @contextmanager
-def url_errors(url: str) -> Iterator[None]:
+def url_errors(url: str, advice: str = "check the name and the access") -> Iterator[None]:
     """Turn an error of a file system of fsspec into an InputError that names the URL."""
     try:
         yield
@@ -168,19 +171,19 @@ def url_errors(url: str) -> Iterator[None]:
         if isinstance(error, InputError) or not (client or isinstance(error, _KNOWN)):
             raise
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(
-            f"{url}: cannot be read ({reason}); check the name and the access"
-        ) from error
+        raise InputError(f"{url}: cannot be read ({reason}); {advice}") from error
 
 
 @contextmanager
-def _opened(url: str) -> Iterator[io.BufferedReader]:
-    """A file to read, unpacked if its name ends with .gz; errors as `url_errors`."""
-    with url_errors(url):
-        system, path = fsspec.url_to_fs(url)
-        with system.open(path, "rb") as file:
-            raw = gzip.GzipFile(fileobj=file) if path.endswith(".gz") else file
-            yield io.BufferedReader(raw, _READ_AHEAD)
+def opened_url(url: str) -> Iterator[io.BufferedReader]:
+    """A file to read, unpacked if its name ends with .gz; errors are those of fsspec."""
+    with fsspec.open(url, "rb") as file:
+        raw = gzip.GzipFile(fileobj=file) if url.partition("?")[0].endswith(".gz") else file
+        # A file of the disk has a buffer of its own.
+        local: Any = getattr(raw, "f", None)
+        if not isinstance(local, io.BufferedReader):
+            local = io.BufferedReader(raw, _READ_AHEAD)
+        yield local
 
 
 def _rows(
