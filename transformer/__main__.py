@@ -59,7 +59,7 @@ def main(call: Sequence[str] | None = None) -> int:
             raise
         traceback.print_exc()
     if code and _in_group():
-        from transformer.training.distributed.rendezvous import leave_group
+        from transformer.training.distributed.ranks import leave_group
 
         leave_group(code)
     return code

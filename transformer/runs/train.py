@@ -44,7 +44,7 @@ from transformer.training.checkpointing.training_state import (
     loader_state,
 )
 from transformer.training.distributed.ddp import require_gpu
-from transformer.training.distributed.rendezvous import process_rank
+from transformer.training.distributed.ranks import process_rank
 from transformer.training.optimization.compile_choice import compile_choice
 from transformer.training.optimization.divergence import Diverged, save_text
 from transformer.training.precision import resolve_precision, trains_on_gpu

@@ -34,7 +34,7 @@ from transformer.training.checkpointing.checkpoint_io import AtomicCheckpointIO
 from transformer.training.checkpointing.training_state import Resumable
 from transformer.training.distributed.ddp import replicated_strategy, resolve_devices
 from transformer.training.distributed.launcher import count_devices
-from transformer.training.distributed.rendezvous import external_rank
+from transformer.training.distributed.ranks import external_rank
 from transformer.training.lightning_internals import leave_signals
 from transformer.training.model_selection import ModelSelection
 from transformer.training.precision import resolve_precision

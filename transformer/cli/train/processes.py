@@ -13,7 +13,7 @@ from transformer.runs.directory import LOG
 from transformer.runs.processes import RankCall, count_processes, train_in_processes
 from transformer.settings.run import RunConfig
 from transformer.training.distributed.launcher import RUN
-from transformer.training.distributed.rendezvous import (
+from transformer.training.distributed.ranks import (
     Rank,
     end_rank,
     external_rank,

@@ -36,7 +36,7 @@ from transformer.runs.resume import resumed_or_new
 from transformer.settings.run import RunConfig
 from transformer.training.checkpointing.run_directory import has_checkpoint
 from transformer.training.distributed.launcher import RUN
-from transformer.training.distributed.rendezvous import external_rank
+from transformer.training.distributed.ranks import external_rank
 
 if TYPE_CHECKING:
     from transformer.training.callbacks.sweep_objective import Objective

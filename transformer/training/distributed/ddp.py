@@ -12,7 +12,7 @@ from transformer.common.errors import InputError
 from transformer.settings.model import ModelConfig
 from transformer.settings.trainer import TrainerConfig
 from transformer.training.distributed.launcher import count_devices
-from transformer.training.distributed.rendezvous import join_group
+from transformer.training.distributed.ranks import join_group
 
 
 class ReplicatedStrategy(DDPStrategy):

@@ -41,7 +41,7 @@ from transformer.common.files import sync
 from transformer.model.decoder import DecoderLayer
 from transformer.model.encoder import EncoderLayer
 from transformer.training.checkpointing.checkpoint_io import AtomicCheckpointIO
-from transformer.training.distributed.rendezvous import join_group
+from transformer.training.distributed.ranks import join_group
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from transformer.settings.trainer import TrainerConfig
 from transformer.training.distributed.ddp import resolve_devices
 from transformer.training.distributed.fsdp import ShardedStrategy
 from transformer.training.distributed.launcher import count_devices
-from transformer.training.distributed.rendezvous import external_rank
+from transformer.training.distributed.ranks import external_rank
 from transformer.training.model_selection import ModelSelection
 from transformer.training.trainer import build_trainer
 

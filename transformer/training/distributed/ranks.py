@@ -1,4 +1,10 @@
-"""Communication between ranks besides the gradients: the run, and the first failed rank."""
+"""What ranks agree on outside of torch's process group.
+
+torch and Lightning find the ranks of torchrun and SLURM, and connect them. They have no message
+before there is a process group, for the run directory that rank 0 has named; no group after a
+restart by torchrun; no single error line of the rank that has failed first; and no end of a rank
+that does not wait for the others.
+"""
 
 import atexit
 import logging

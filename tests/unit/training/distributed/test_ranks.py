@@ -14,8 +14,8 @@ from torch import distributed as dist
 
 from tests.helpers.runs.ranks import free_port
 from transformer.common.errors import AnotherRankFailed, InputError, Interrupted
-from transformer.training.distributed import rendezvous
-from transformer.training.distributed.rendezvous import (
+from transformer.training.distributed import ranks
+from transformer.training.distributed.ranks import (
     Rank,
     leave_group,
     reporting_once,
@@ -68,7 +68,7 @@ def test_the_first_error_is_reported_and_its_code_shared(index: Rank, error: Exc
 def test_a_lost_connection_is_one_line(
     index: Rank, error: Exception, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rendezvous, "_PATIENCE_FOR_THE_CAUSE", timedelta(seconds=0.1))
+    monkeypatch.setattr(ranks, "_PATIENCE_FOR_THE_CAUSE", timedelta(seconds=0.1))
     says = f"^rank 0 has lost the connection to another rank: {reason}$"
     with pytest.raises(AnotherRankFailed, match=says) as caught, reporting_once(index):
         raise error
