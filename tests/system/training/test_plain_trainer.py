@@ -114,7 +114,7 @@ def test_the_file_of_a_stock_checkpoint_translates(home: Path) -> None:
 def test_a_training_without_an_end_is_refused(home: Path) -> None:
     code, *lines = fitted(home, "epochs", 1, 1, max_epochs=3)
     assert code == "1"
-    assert lines[-1].endswith("set max_steps or max_time, and leave max_epochs out")
+    assert lines[-1].endswith("an epoch has no end here; set max_steps or max_time")
 
 
 def test_stock_callbacks_work_in_a_run(home: Path) -> None:

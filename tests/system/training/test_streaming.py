@@ -1,6 +1,7 @@
 """Training on a stream learns, and a restart in the middle of a buffer changes nothing."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -77,9 +78,28 @@ def test_two_ranks_resume_where_each_was(tmp_path: Path, stream: list[str]) -> N
         for folder in ("whole", "parts")
     )
     assert all(torch.equal(whole[name], parts[name]) for name in whole)
+    before = partitions(tmp_path / "parts")
     code, _, stderr = verb("train", "checkpoint=parts", *one, home=tmp_path)
     assert code == 0, stderr
+    # The buffers that both had open are the first that the one has, or has used.
+    (after,) = partitions(tmp_path / "parts")
+    assert len(before) == 2
+    assert after["next"] == max((each["next"] for each in before), key=position)
+    opened = [position(one["position"]) for each in before for one in each["pending"]]
+    assert {position(one["position"]) for one in after["pending"]} <= {*opened}
     assert "resuming with 1 x 1 batches an update (ranks x accumulation), 2 x 1 before" in stderr
+
+
+def partitions(run: Path) -> list[dict[str, Any]]:
+    """What the ranks have left, in the last checkpoint of a run."""
+    payload = torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)
+    [state] = payload["loops"]["fit_loop"]["state_dict"]["combined_loader"]
+    found: list[dict[str, Any]] = state["row"]["partitions"]
+    return found
+
+
+def position(values: dict[str, Any]) -> tuple[int, int]:
+    return values["epoch"], values["buffer"]
 
 
 def test_epochs_do_not_bound_a_stream(tmp_path: Path, stream: list[str]) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Int
-from pytorch_lightning import LightningDataModule
+from pytorch_lightning import Callback, LightningDataModule, Trainer
+from pytorch_lightning.callbacks import Timer
 from torch.utils.data import Dataset
 
 from transformer.common.errors import InputError
@@ -137,10 +138,10 @@ class BatchModule(LightningDataModule, ABC):
 
     def train_dataloader(self) -> UpdateLoader[Any]:
         """The updates of this rank, from the current one on; InputError if they would not end."""
-        if self.trainer is not None and self.trainer.max_epochs not in (None, -1):
+        if self.trainer is not None and _has_no_end(self.trainer):
             raise InputError(
                 f"Trainer(max_epochs={self.trainer.max_epochs}): an epoch has no end here; set "
-                "max_steps or max_time, and leave max_epochs out"
+                "max_steps or max_time"
             )
         rank, ranks = self._rank()
         self._loader = UpdateLoader(
@@ -241,3 +242,11 @@ class BatchModule(LightningDataModule, ABC):
 
     def _on_gpu(self) -> bool:
         return self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
+
+
+def _has_no_end(trainer: Trainer) -> bool:
+    """Whether only a number of epochs bounds the training of a trainer."""
+    callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
+    timed = any(isinstance(callback, Timer) for callback in callbacks)
+    bounded = trainer.max_steps >= 0 or timed or isinstance(trainer.limit_train_batches, int)
+    return trainer.max_epochs not in (None, -1) and not bounded

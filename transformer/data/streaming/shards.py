@@ -57,7 +57,7 @@ class Position:
     epoch: Count = 0
     buffer: Count = 0
     shard: Count = 0
-    place: ShardPosition = field(default_factory=ShardPosition)
+    shard_position: ShardPosition = field(default_factory=ShardPosition)
 
     def rank(self, ranks: int) -> int:
         """Return the rank that makes this buffer: every ``ranks``-th of an epoch is of the same.
@@ -107,7 +107,7 @@ class ShardReader(ABC):
 
     @property
     @abstractmethod
-    def place(self) -> ShardPosition:
+    def position(self) -> ShardPosition:
         """The position of the next pair."""
 
     def pairs(self) -> Iterator[Pair]:
@@ -141,7 +141,7 @@ class LineReader(ShardReader):
             file.seek(offset)
 
     @property
-    def place(self) -> ShardPosition:
+    def position(self) -> ShardPosition:
         return ShardPosition(self.row, tuple(self._offsets))
 
     def _read(self) -> Iterator[Pair]:
@@ -182,7 +182,7 @@ class RowReader(ShardReader):
         self._table = pq.ParquetFile(files[0])
 
     @property
-    def place(self) -> ShardPosition:
+    def position(self) -> ShardPosition:
         return ShardPosition(self.row)
 
     def _read(self) -> Iterator[Pair]:
@@ -221,7 +221,7 @@ class EpochReader:
     def position(self) -> Position:
         """The position after the last pair, in the buffer of the start."""
         assert self._shard is not None
-        return replace(self._start, shard=self._turn, place=self._shard.place)
+        return replace(self._start, shard=self._turn, shard_position=self._shard.position)
 
     def take(self, count: int) -> list[tuple[int, Pair]]:
         """Return the next pairs, each after its number; fewer at the end of the epoch."""
@@ -253,8 +253,9 @@ class EpochReader:
         while self._turn < len(self._order):
             if self._shard is None:
                 shard = self._shards[self._order[self._turn]]
-                place = self._start.place if self._turn == self._start.shard else ShardPosition()
-                self._shard = self._files.enter_context(shard.opened(place))
+                is_first = self._turn == self._start.shard
+                begin = self._start.shard_position if is_first else ShardPosition()
+                self._shard = self._files.enter_context(shard.opened(begin))
             yield self._shard
             self.close()
             self._turn += 1

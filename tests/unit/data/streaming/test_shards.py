@@ -34,8 +34,8 @@ def test_a_shard_is_read_on_from_any_place(folder: Path, suffixes: list[str]) ->
     assert list(shard.pairs()) == PARTS[0]
     with shard.opened(ShardPosition()) as whole:
         for index, _ in enumerate(whole.pairs()):
-            assert whole.place.row == index + 1
-            with shard.opened(whole.place) as rest:
+            assert whole.position.row == index + 1
+            with shard.opened(whole.position) as rest:
                 assert list(rest.pairs()) == PARTS[0][index + 1 :]
 
 
@@ -49,7 +49,7 @@ def test_pairs_are_skipped_as_they_are_read(folder: Path, suffixes: list[str]) -
             assert taken == list(islice(read.pairs(), first))
             passed = list(islice(read.pairs(), skipped))
             assert reader.skip(skipped) == len(passed) == min(skipped, 30 - first)
-            assert reader.place == read.place
+            assert reader.position == read.position
             assert list(reader.pairs()) == PARTS[0][first + len(passed) :]
 
 
@@ -71,7 +71,7 @@ def test_a_parquet_shard_is_read_on_behind_whole_batches(
     (shard,) = find_shards(str(tmp_path / "a.parquet"), ("x", "y"))
     for before in range(21):
         with shard.opened(ShardPosition(before)) as reader:
-            found = [(pair, reader.place) for pair in reader.pairs()]
+            found = [(pair, reader.position) for pair in reader.pairs()]
         assert found == [((row, row), ShardPosition(int(row) + 1)) for row in rows[before:]]
 
 
