@@ -81,7 +81,7 @@ def read_archive(path: Path, *, tensors: bool = True) -> Any:
     """
     try:
         with path.open("rb") as file, zipfile.ZipFile(file) as archive:
-            structure, data = _checked_sizes(archive, path)
+            structure, data = checked_sizes(archive, path.stat().st_size)
             # Before they are mapped: a disk that fails then is an error here, and a signal there.
             if tensors and archive.testzip() is not None:
                 raise zipfile.BadZipFile("a checksum differs")
@@ -112,14 +112,17 @@ def _unreadable(path: Path, error: Exception) -> InputError:
     )
 
 
-def _checked_sizes(archive: zipfile.ZipFile, path: Path) -> tuple[int, int]:
-    """The bytes of the pickle, and of all tensors; any exception means a damaged archive."""
+def checked_sizes(archive: zipfile.ZipFile, size: int) -> tuple[int, int]:
+    """The bytes of the pickle, and of all tensors, in an archive of this size.
+
+    Any exception means that it is damaged, or may hold more than plain values and tensors.
+    """
     records = archive.infolist()
     [pickled] = (record for record in records if record.filename.endswith("/data.pkl"))
     sound = (
         all(record.compress_type == zipfile.ZIP_STORED for record in records)
         # Otherwise records overlap.
-        and sum(record.file_size for record in records) <= path.stat().st_size
+        and sum(record.file_size for record in records) <= size
         and pickled.file_size <= _MAX_STRUCTURE
         and all(_is_plain(c.name, a) for c, a, _ in pickletools.genops(archive.read(pickled)))
     )

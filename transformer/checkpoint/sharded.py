@@ -7,6 +7,7 @@ read. It is never read here: the index has its content as plain values.
 
 import io
 import logging
+import os
 import shutil
 import warnings
 import zipfile
@@ -28,9 +29,10 @@ from torch.distributed.checkpoint.metadata import (
     TensorStorageMetadata,
 )
 from torch.distributed.tensor import DTensor
+from torch.futures import Future
 from torch.utils._pytree import KeyPath, tree_map, tree_map_with_path
 
-from transformer.checkpoint.archive import SHARDS, UnreadableFile, read_archive
+from transformer.checkpoint.archive import SHARDS, UnreadableFile, checked_sizes, read_archive
 from transformer.common.errors import InputError, Interrupted
 
 logger = logging.getLogger(__name__)
@@ -107,12 +109,17 @@ class StoredTensor:
         if scratch is None or not shape.numel():
             return torch.empty(shape, dtype=dtype)
         with NamedTemporaryFile(dir=scratch) as file:
+            # Without room, writing to a mapped file would kill the process.
+            _allocate(file.fileno(), shape.numel() * dtype.itemsize, scratch)
             mapped = torch.from_file(file.name, shared=True, size=shape.numel(), dtype=dtype)
         return mapped.view(shape)
 
 
 class _Reader(dcp.FileSystemReader):
-    """Reads parts by the description in the index, and verifies checksums as ``read_archive``."""
+    """Reads parts by the description in the index, each byte once, with the checks of an archive.
+
+    DCP's reader knows no checksums, and its files no other check than torch's.
+    """
 
     def __init__(self, parts: Parts) -> None:
         super().__init__(parts.folder)
@@ -121,21 +128,45 @@ class _Reader(dcp.FileSystemReader):
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
         return self.metadata
 
-    def read_data(self, plan: dcp.LoadPlan, planner: dcp.LoadPlanner) -> Any:
+    def read_data(self, plan: dcp.LoadPlan, planner: dcp.LoadPlanner) -> Future[None]:
         for item in plan.items:
-            piece = self.metadata.storage_data[item.storage_index]
-            path = self.folder / piece.relative_path
-            with path.open("rb") as file:
-                file.seek(piece.offset)
-                data = file.read(piece.length)
-            with zipfile.ZipFile(io.BytesIO(data)) as archive:
-                records = archive.infolist()
-                stored = all(record.compress_type == zipfile.ZIP_STORED for record in records)
-                if not stored or sum(r.file_size for r in records) > piece.length:
-                    raise zipfile.BadZipFile(f"torch writes no file like {path}")
-                if archive.testzip() is not None:
-                    raise zipfile.BadZipFile(f"{path} is damaged")
-        return super().read_data(plan, planner)
+            rows = self._piece(self.metadata.storage_data[item.storage_index])
+            starts = zip(item.storage_offsets, item.lengths, strict=True)
+            rows = rows[tuple(slice(start, start + length) for start, length in starts)]
+            target = planner.resolve_tensor(item).detach()
+            target.copy_(rows)
+            planner.commit_tensor(item, target)
+        done: Future[None] = Future()
+        done.set_result(None)
+        return done
+
+    def _piece(self, piece: _ChunkLocation) -> Tensor:
+        path = self.folder / piece.relative_path
+        with path.open("rb") as file:
+            file.seek(piece.offset)
+            data = io.BytesIO(file.read(piece.length))
+        try:
+            with zipfile.ZipFile(data) as archive:
+                checked_sizes(archive, piece.length)
+                wrong = archive.testzip()
+        except Exception as error:  # readers of a damaged archive raise almost any
+            raise zipfile.BadZipFile(f"{path} is damaged ({error})") from error
+        if wrong is not None:
+            raise zipfile.BadZipFile(f"{path} is damaged")
+        data.seek(0)
+        tensor: Tensor = torch.load(data, map_location="cpu", weights_only=True)
+        return tensor
+
+
+def _allocate(file: int, size: int, folder: Path) -> None:
+    """Take room on the disk, where the system can; InputError if there is none."""
+    if hasattr(os, "posix_fallocate"):
+        try:
+            os.posix_fallocate(file, 0, size)
+        except OSError as error:
+            raise InputError(
+                f"{folder} has no room for {size:,} bytes ({error.strerror}); free some space"
+            ) from error
 
 
 def split(payload: dict[str, Any]) -> tuple[dict[str, Any], dict[str, DTensor]]:

@@ -2,7 +2,7 @@
 
 import filecmp
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
@@ -73,7 +73,7 @@ def resumed_config(
     given: Mapping[str, Any],
     *,
     trusted: bool = False,
-    suggest: Callable[[str, Collection[str]], str] = did_you_mean,
+    unknown: Callable[[str, Collection[str]], str] | None = None,
 ) -> RunConfig:
     """The config of a checkpoint, or of the last of a run directory, to resume from it.
 
@@ -83,7 +83,7 @@ def resumed_config(
         checkpoint: A run directory or a file.
         given: Changes, by dotted key, such as ``{"trainer.max_steps": 2000}``.
         trusted: Whether code, and text elsewhere, that the checkpoint names may be used.
-        suggest: What to add to the error about an unknown key, of the known ones.
+        unknown: Makes the message about a key that is not among the known ones.
 
     Raises:
         InputError: A key is unknown or cannot change, a value is wrong, or trust is missing.
@@ -96,13 +96,7 @@ def resumed_config(
     resume = find_resumable(checkpoint, tensors=False)
     saved = portable_part(resume.payload).config
     before = dotted_values(saved)
-    raise_objections(f"unknown key {k}{suggest(k, before)}" for k in given if k not in before)
-    raise_objections(
-        f"{key}=… cannot be chosen again: checkpoint={checkpoint} resumes with its own config; "
-        f"change single keys, such as {key}.KEY=VALUE"
-        for key in given
-        if isinstance(before[key], Mapping)
-    )
+    raise_objections(_objections(given, before, checkpoint, unknown or _unknown_key))
     require_trust(saved, trusted, resume.file, given, advice="give it yourself, or ")
     copies = {
         copy: given[key]
@@ -112,6 +106,26 @@ def resumed_config(
     config = replace(changed_config(saved, {**given, **copies}), checkpoint=checkpoint)
     check_fixed_keys(saved, config)
     return config
+
+
+def _objections(
+    keys: Iterable[str],
+    known: Mapping[str, Any],
+    checkpoint: Path,
+    unknown: Callable[[str, Collection[str]], str],
+) -> Iterator[str]:
+    for key in keys:
+        if key not in known:
+            yield unknown(key, known)
+        elif isinstance(known[key], Mapping):
+            yield (
+                f"{key}=… cannot be chosen again: checkpoint={checkpoint} resumes with its own "
+                f"config; change single keys, such as {key}.KEY=VALUE"
+            )
+
+
+def _unknown_key(key: str, known: Collection[str]) -> str:
+    return f"unknown key {key}{did_you_mean(key, known, cutoff=0.5)}"
 
 
 def check_fixed_keys(before: RunConfig, now: RunConfig) -> None:

@@ -75,14 +75,14 @@ def train(
 
     The directory is made, locked, and has ``config.yaml`` and ``train.log``; an error before the
     first checkpoint removes a new one. ``config.checkpoint`` resumes a run. A trial of a sweep has
-    an ``objective``, and tests nothing. With
-    ``fit_vocabulary``, a vocabulary that is too large for the text gets the largest possible size.
-    For several devices new processes train, unless torchrun or SLURM has started this one; they
-    take no ``callbacks``, but those that ``callbacks.own`` names. Returns the last value of every
-    logged metric, and the scores of the test. Raises InputError for a wrong config or text or
-    another run in the folder, OSError for a folder that cannot be made, AnotherRankFailed if one of
-    several processes fails, and Interrupted after a signal, with a checkpoint written. The settings
-    of the process, such as its random state, are as before when it returns.
+    an ``objective``, and tests nothing. With ``fit_vocabulary``, a vocabulary that is too large for
+    the text gets the largest possible size. For several devices new processes train, unless
+    torchrun or SLURM has started this one; they take no ``callbacks``, but those that
+    ``callbacks.own`` names. Returns the last value of every logged metric, and the scores of the
+    test. Raises InputError for a wrong config or text or another run in the folder, OSError for a
+    folder that cannot be made, AnotherRankFailed if one of several processes fails, and Interrupted
+    after a signal, with a checkpoint written. The settings of the process, such as its random
+    state, are as before when it returns.
     """
     config, folder = untied(config), Path(folder)
     is_rank_0 = process_rank() == 0
@@ -124,7 +124,7 @@ def train(
 def _recall(objective: Objective | None, folder: Path) -> None:
     """Give an objective the best value of the processes that have trained in a folder."""
     if objective is not None and has_checkpoint(folder):
-        objective.recall(find_last(folder)[1])
+        objective.recall(find_last(folder, tensors=False)[1])
 
 
 def _check_resumes_in(checkpoint: Path, folder: Path) -> None:

@@ -41,17 +41,19 @@ class TranslateValidation(Callback):
     """
 
     translator: Translator | DocumentTranslator
-    sources: Sequence[str]
     references: Sequence[Sequence[str]]
     ranges: Mapping[str, range]
 
     def __init__(self, metrics: MetricsConfig, samples: int) -> None:
         self.metrics, self.samples = metrics, samples
+        self.sources: Sequence[str] = ()
         self.latest: ValidationOutputs | None = None
         """The outputs of the latest validation."""
 
-    def on_fit_start(self, trainer: Trainer, pl_module: Any) -> None:
-        """Take the model and the text of the validation."""
+    def on_validation_start(self, trainer: Trainer, pl_module: Any) -> None:
+        """Take the model and the text of the first validation."""
+        if self.sources:
+            return
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
         self.translator = in_documents(pl_module.translator())
         self.sources, self.references, self.ranges = data.texts("validation")

@@ -80,7 +80,8 @@ class TranslationModule(UpdateModule):
         return callbacks
 
     def setup(self, stage: str) -> None:
-        """Store with the weights how long the sources of the training text are."""
+        """Store with the weights how long the sources of the training text are; or InputError."""
+        super().setup(stage)
         data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
         if stage == "fit" and isinstance(data, BatchModule):
             self.portable = replace(self.portable, longest_source=data.longest_source())

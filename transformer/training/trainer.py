@@ -47,7 +47,7 @@ _OURS = (
     "search_tokens",
 )
 """Keys of the group ``trainer`` that Lightning does not get: its batch is a whole update
-(update_module.py), whose gradients we sum ourselves, and its epoch has no end (loader.py)."""
+(update_module.py), and its epoch has no end (loader.py)."""
 
 
 def build_trainer(

@@ -1,5 +1,6 @@
 """What the functions that change Lightning's trainer rest on, in the pinned version."""
 
+import csv
 import signal
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ class Manual(BoringModel):
         optimizer: Any = self.optimizers()
         self.manual_backward(self.layer(batch).sum())
         optimizer.step()
+        self.log("train/step", float(self.global_step))
 
     def on_validation_epoch_end(self) -> None:
         self.validated.append(self.global_step)
@@ -98,18 +100,24 @@ def test_a_run_goes_on_after_the_last_update(tmp_path: Path, hook: str) -> None:
             trainer.save_checkpoint(tmp_path / "file")
 
     trained(tmp_path, At(hook, save))
-
-    module, begun = Resumed(), []
+    module, logger = Resumed(), CSVLogger(tmp_path / "log", name="", version="")
+    begun: list[int] = []
     first = At("on_train_batch_start", lambda trainer: begun.append(trainer.global_step))
     trainer = quiet_trainer(
         tmp_path,
         max_steps=5,
         val_check_interval=2,
-        callbacks=[At("on_fit_start", begin_after_update), first],
+        log_every_n_steps=1,
+        logger=logger,
+        callbacks=[At("on_train_start", begin_after_update), first],
     )
     trainer.fit(module, ckpt_path=tmp_path / "file")
     assert begun == [2, 3, 4]
     assert module.validated == [4]
+    with (tmp_path / "log" / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [int(row["step"]) for row in rows if row["train/step"]] == [2, 3, 4]
+    assert [int(row["step"]) for row in rows if row["val/loss"]] == [3]
 
 
 def test_a_validation_that_was_due_is_logged_at_its_update(tmp_path: Path) -> None:

@@ -1,11 +1,11 @@
 """Arguments of a command that resumes a run: the checkpoint, and keys that change."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from transformer.cli.config.arguments import nearest_key, parse_override
-from transformer.common.errors import raise_objections
 from transformer.common.files import given_path
 from transformer.common.schema import typed_value
 from transformer.runs.resume import resumed_config
@@ -40,17 +40,17 @@ def config_of_arguments(checkpoint: Path, arguments: Sequence[str]) -> RunConfig
     given = {key: value for key, value in given.items() if key not in SHORT} | {
         SHORT[key]: given.get(SHORT[key], given[key]) for key in SHORT.keys() & given.keys()
     }
-    raise_objections(_objections(given, checkpoint))
-    return resumed_config(checkpoint, given, trusted=trusted, suggest=nearest_key)
+    unknown = partial(_unknown_key, checkpoint)
+    return resumed_config(checkpoint, given, trusted=trusted, unknown=unknown)
 
 
-def _objections(keys: Iterable[str], checkpoint: Path) -> Iterator[str]:
-    """What only the command knows: keys of Hydra and names of groups."""
-    for key in keys:
-        if key.startswith("hydra."):
-            yield f"{key} cannot change: a run resumes in its own directory"
-        elif key == "experiment":
-            yield (
-                f"experiment=… cannot be chosen again: checkpoint={checkpoint} resumes with its "
-                "own config; change single keys, such as GROUP.KEY=VALUE"
-            )
+def _unknown_key(checkpoint: Path, key: str, known: Collection[str]) -> str:
+    """The message about a key that only the command knows: of Hydra, or a group; or nobody."""
+    if key.startswith("hydra."):
+        return f"{key} cannot change: a run resumes in its own directory"
+    if key == "experiment":
+        return (
+            f"experiment=… cannot be chosen again: checkpoint={checkpoint} resumes with its own "
+            "config; change single keys, such as GROUP.KEY=VALUE"
+        )
+    return f"unknown key {key}{nearest_key(key, known)}"

@@ -187,7 +187,7 @@ def _trial(config: DictConfig) -> "tuple[float, Objective]":
     check_direction(objective, job.sweeper.get("direction"))
     train_run(settings, folder, objective.metric, fit_vocabulary=fit)
     if has_checkpoint(folder):
-        objective.recall(find_last(folder)[1])
+        objective.recall(find_last(folder, tensors=False)[1])
     if objective.best is None:
         raise InputError("the trial ends before its first validation; let it train longer")
     return objective.best, objective

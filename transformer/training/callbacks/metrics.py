@@ -8,6 +8,7 @@ import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
 
 from transformer.training.callbacks.progress import time_to_log
+from transformer.training.lightning_internals import validate_now
 from transformer.training.step.outcome import Outcome
 
 _SAVED = ("loss", "alignment", "consistency", "learned")
@@ -116,7 +117,14 @@ class Measure(Callback):
 class LastValidation(Callback):
     """Adds a validation after the last update, so that its weights can be the best."""
 
-    def on_train_batch_end(self, trainer: Trainer, *_: object) -> None:
-        """Stop, so that Lightning validates now whatever the interval is."""
-        if 0 <= trainer.max_steps <= trainer.global_step:
-            trainer.should_stop = True
+    def __init__(self) -> None:
+        self._validated = -1
+
+    def on_validation_end(self, trainer: Trainer, *_: object) -> None:
+        self._validated = trainer.global_step
+
+    def on_train_epoch_end(self, trainer: Trainer, *_: object) -> None:
+        """Validate, unless the last update was at the interval."""
+        done = trainer.global_step
+        if 0 <= trainer.max_steps <= done and self._validated != done:
+            validate_now(trainer)

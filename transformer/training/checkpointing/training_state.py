@@ -14,7 +14,6 @@ from transformer.checkpoint.checkpoint import PORTABLE, find_last
 from transformer.common.errors import InputError, errors_name, raise_objections
 from transformer.common.schema import Range, typed, typed_value
 from transformer.data.datamodules.base import BatchModule
-from transformer.data.streaming.partitions import StreamState
 from transformer.training.lightning_internals import loop_state
 
 Count = Annotated[int, Range(0)]
@@ -59,7 +58,7 @@ class SavedCallback(Callback):
 
 _LOADER = _state(
     identity=Mapping[str, Any],
-    row=StreamState | None,
+    row=Mapping[str, Any] | None,
     epoch_length=Count | None,
     ranks=Annotated[int, Range(1)],
     accumulation=Annotated[int, Range(1)],

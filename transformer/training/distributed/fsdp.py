@@ -96,6 +96,11 @@ class ShardedStrategy(ModelParallelStrategy):
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
 
     @property
+    def restore_checkpoint_after_setup(self) -> bool:
+        """False as for other strategies: callbacks are restored before the fit starts."""
+        return False
+
+    @property
     def lightning_restore_optimizer(self) -> bool:
         return True
 

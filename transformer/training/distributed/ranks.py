@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _FAILED = "failed"
 _RUN = "run"
 _PATIENCE = timedelta(minutes=10)
+_PATIENCE_FOR_A_RANK = timedelta(minutes=30)
 _PATIENCE_FOR_THE_CAUSE = timedelta(seconds=30)
 _SECONDS_FOR_NCCL = 10.0
 
@@ -88,6 +89,8 @@ def join_group(device: "torch.device") -> None:
         store=shared_store(rank),
         rank=rank.rank,
         world_size=rank.ranks,
+        # As Lightning does; that of torch is shorter for NCCL.
+        timeout=_PATIENCE_FOR_A_RANK,
         device_id=None if device.type == "cpu" else device,
     )
 

@@ -6,6 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pytorch_lightning import LightningModule
+from pytorch_lightning.strategies import (
+    DDPStrategy,
+    ModelParallelStrategy,
+    SingleDeviceStrategy,
+)
 from pytorch_lightning.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
@@ -14,6 +19,7 @@ from torch.optim import Optimizer
 
 from transformer.checkpoint.checkpoint import PORTABLE
 from transformer.checkpoint.validation import Portable
+from transformer.common.errors import InputError
 from transformer.data.batching.loader import Update
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.model.layers.dropout import all_layers
@@ -25,10 +31,8 @@ from transformer.training.losses.cross_entropy import (
     loss_function,
     negative_log_likelihood,
 )
-from transformer.training.optimization.activation_checkpointing import recompute_layers
 from transformer.training.optimization.compile_choice import compile_choice
 from transformer.training.optimization.divergence import DivergenceDetector
-from transformer.training.optimization.freezing import freeze
 from transformer.training.optimization.optimizer import build_optimizer
 from transformer.training.optimization.schedule import build_schedule
 from transformer.training.step.gradient_accumulation import Accumulator, seed_for
@@ -73,8 +77,13 @@ class UpdateModule(LightningModule, ABC):
         self.agreed_signal: int | None = None
         self._detector = DivergenceDetector(config.recovery)
         self._enqueued: tuple[Outcome, Update[Any]] | None = None
-        freeze(self.model, self.model.config)
+        if self.model.config.freeze or self.model.config.lora_rank:
+            from transformer.training.optimization.freezing import freeze
+
+            freeze(self.model, self.model.config)
         if config.gradient_checkpointing:
+            from transformer.training.optimization.activation_checkpointing import recompute_layers
+
             recompute_layers(self.model, self.guided_attention)
         compiled = compile_choice(config).parts
         self.compiled = compiled != "none"
@@ -197,6 +206,20 @@ class UpdateModule(LightningModule, ABC):
             from transformer.training.distributed.fsdp import shard
 
             shard(self.model, self.device_mesh["data_parallel"], self.trainer.precision)
+
+    def setup(self, stage: str) -> None:
+        """Raise InputError if a trainer of the user computes other gradients than this module."""
+        strategy, precision = self.trainer.strategy, str(self.trainer.precision)
+        if not isinstance(strategy, SingleDeviceStrategy | DDPStrategy | ModelParallelStrategy):
+            raise InputError(
+                f"{type(strategy).__name__} is not supported; take strategy=auto or ddp, or shard "
+                "the weights by train() with trainer.strategy=fsdp"
+            )
+        if precision.startswith("16"):
+            raise InputError(
+                f"precision={precision}: gradients vanish in float16, and no loss is scaled; take "
+                "bf16-mixed or 32-true"
+            )
 
     def on_fit_start(self) -> None:
         """Set whether the process may halve a batch; the memory check needs it already."""

@@ -286,3 +286,20 @@ def test_a_stream_of_almost_nothing_is_shared_out(folder: Path) -> None:
     module.row.assign(1, 3)
     with pytest.raises(InputError, match="no pair of the 1 shards is kept"):
         module.row[1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"first": -1}, r"row\.first=-1 must be at least 0"),
+        ({"partitions": []}, "no position in it"),
+        ({"partitions": [{"pending": [{}]}]}, r"row\.partitions\.pending\.position is missing"),
+    ],
+)
+def test_a_state_that_no_run_writes_is_refused(
+    folder: Path, changes: dict[str, Any], message: str
+) -> None:
+    row = stream(folder).row
+    state = state_at(stream(folder), 0)
+    with pytest.raises(InputError, match=message):
+        row.load_state_dict(state | changes)

@@ -202,7 +202,7 @@ def validating(
     """The callback after the start of a fit."""
     validation = TranslateValidation(metrics, samples)
     trainer = fake_trainer(datamodule=Mock(texts=lambda split: texts))
-    validation.on_fit_start(trainer, Mock(translator=lambda: translator))
+    validation.on_validation_start(trainer, Mock(translator=lambda: translator))
     return validation
 
 
