@@ -201,20 +201,7 @@ class BlockFolder:
                         f"{folder} has blocks that were made with another {', '.join(changed)} "
                         f"({_SETTINGS}); give the same settings, or another output="
                     )
-        for text in texts:
-            now = [[file.url, file.state] for file in text]
-            known = states.setdefault(text[0].name, now)
-            urls, those = (" and ".join(url for url, _ in one) for one in (now, known))
-            if urls != those:
-                raise InputError(
-                    f"{folder} has the blocks of {those} under the name {text[0].name}; give "
-                    f"another output= for {urls}"
-                )
-            if known != now:
-                raise InputError(
-                    f"{urls} has changed since its blocks in {folder} were made; give another "
-                    "output="
-                )
+        _add_texts(states, texts, folder)
         content = json.dumps({**values, "texts": states}, indent=1, ensure_ascii=False)
         self.write(_SETTINGS, content.encode())
         try:
@@ -254,6 +241,27 @@ class BlockFolder:
                         shutil.copyfileobj(file, joined)
         with url_errors(self.url, done="removed"):
             system.rm(folder, recursive=True)
+
+
+def _add_texts(
+    states: dict[str, list[list[str]]], texts: Sequence[Sequence[UrlFile]], folder: str
+) -> None:
+    """Add to the files whose blocks are in a folder, by name, or raise InputError for others."""
+    for text in texts:
+        now = [[file.url, file.state] for file in text]
+        known = states.setdefault(text[0].name, now)
+        urls, those = ([url for url, _ in one] for one in (now, known))
+        if urls != those:
+            raise InputError(
+                f"{folder} has the blocks of {' and '.join(those)} under the name "
+                f"{text[0].name}; give another output= for {' and '.join(urls)}"
+            )
+        for file, (_, state) in zip(text, known, strict=True):
+            if file.state != state:
+                raise InputError(
+                    f"{file.url} has changed since its blocks in {folder} were made; give "
+                    "another output="
+                )
 
 
 @contextmanager
