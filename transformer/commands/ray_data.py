@@ -192,9 +192,10 @@ class BlockFolder:
         values = json.loads(json.dumps(settings, default=str))
         states: dict[str, list[list[str]]] = {}
         with url_errors(self.url):
-            if self.done() and system.exists(f"{folder}/{_SETTINGS}"):
+            done = self.done()
+            if done and system.exists(f"{folder}/{_SETTINGS}"):
                 before = json.loads(system.cat_file(f"{folder}/{_SETTINGS}"))
-                states = before.pop("texts", {})
+                states = {name: files for name, files in before["texts"].items() if name in done}
                 changed = [key for key in values if before.get(key) != values[key]]
                 if changed:
                     raise InputError(
@@ -209,6 +210,7 @@ class BlockFolder:
         finally:
             # What cannot be removed does no harm, and must not hide an error of the work.
             with suppress(InputError), url_errors(self.url):
+                system.invalidate_cache()
                 for name in system.find(folder):
                     if re.fullmatch(rf".*/{_BLOCK_NAME}\.[0-9a-f]{{32}}\.part", name):
                         system.rm_file(name)

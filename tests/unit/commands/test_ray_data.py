@@ -135,6 +135,20 @@ def test_blocks_are_joined_in_the_order_of_texts_and_numbers(
     assert not system.exists(fsspec.url_to_fs(folder.url)[1])
 
 
+def test_a_text_without_blocks_may_change(folder: BlockFolder) -> None:
+    wrong = UrlFile("memory://bucket/b.txt", "b.txt", "1 byte")
+    with folder.opened("translate", {}, [(FILE,), (wrong,)]):
+        folder.write("a.txt.000000.jsonl", b"one\n")
+    corrected = wrong._replace(state="2 bytes")
+    with folder.opened("translate", {}, [(FILE,), (corrected,)]):
+        folder.write("b.txt.000000.jsonl", b"one\n")
+    with (
+        pytest.raises(InputError, match=r"b\.txt has changed since its blocks"),
+        folder.opened("translate", {}, [(FILE,), (wrong,)]),
+    ):
+        pass
+
+
 def test_a_file_that_cannot_be_joined_is_one_line(
     folder: BlockFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
