@@ -252,10 +252,10 @@ def _add_texts(
     for text in texts:
         now = [[file.url, file.state] for file in text]
         known = states.setdefault(text[0].name, now)
-        urls, those = ([url for url, _ in one] for one in (now, known))
-        if urls != those:
+        urls, earlier = ([url for url, _ in one] for one in (now, known))
+        if urls != earlier:
             raise InputError(
-                f"{folder} has the blocks of {' and '.join(those)} under the name "
+                f"{folder} has the blocks of {' and '.join(earlier)} under the name "
                 f"{text[0].name}; give another output= for {' and '.join(urls)}"
             )
         for file, (_, state) in zip(text, known, strict=True):
