@@ -15,23 +15,24 @@ import shutil
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 from fsspec.implementations.local import LocalFileSystem
 
-from transformer.commands.score import load_scorer
+from transformer.commands.score import check_sides, load_scorer
 from transformer.commands.translate import (
     LineTranslator,
-    deciding,
     fingerprints,
     load_line_translator,
+    output_settings,
     write_translations,
 )
 from transformer.common.errors import InputError, require_package
@@ -45,10 +46,10 @@ from transformer.data.text.url_files import (
     url_format,
 )
 from transformer.decoding.constraints.request import Request
-from transformer.decoding.device import find_device
 from transformer.interchange.translators import load_translator, local_run
 from transformer.quality.unknown_symbols import checked_symbols
 from transformer.settings.data import DataConfig
+from transformer.settings.decoding import SearchConfig
 from transformer.settings.score import ScoreConfig
 from transformer.settings.translate import TranslateConfig
 
@@ -64,8 +65,13 @@ BLOCK = 4_096
 _READERS = 4
 """Files that are read at a time, which is enough for hundreds of actors."""
 
+_RESTARTS = 3
+"""How often an actor that dies is started again, and its block repeated: Ray's own is for ever."""
+
 _SETTINGS = "_settings.json"
 """Beside the blocks; readers of a folder leave out names that begin with an underscore."""
+
+_BLOCK_NAME = r"(.+)\.(\d{6,})\.(lines|jsonl|parquet)"
 
 
 class WrittenBlocks(NamedTuple):
@@ -86,19 +92,24 @@ def translate_files(config: TranslateConfig) -> WrittenBlocks:
     require_package("ray", "launch=ray", "ray")
     config = _absolute(config)
     files = find_files(str(config.input))
+    joined = str(config.output) if config.join else None
+    if joined is not None:
+        with url_errors(joined):
+            system, path = fsspec.url_to_fs(joined)
+            if system.isdir(path):
+                raise InputError(f"{joined} is a folder; join=true writes a file: give its name")
     # The model is loaded here for the errors, which then come before a cluster is started.
     model = load_line_translator(replace(config, device="cpu"), processes=2)
     keys = _keys(model.data, config.from_, config.to)
     # A line of JSON, or a row of Parquet, is a request as a whole.
     read = (None if config.input_format == "json" else keys[0],)
     features = model.data.features is not None
-    joined = str(config.output) if config.join else None
     blocks = BlockFolder.of(f"{joined}.blocks" if joined else str(config.output))
     sources = [_Source((file.url,), file.name, _format(config, file.url)) for file in files]
-    settings = deciding(model.config, model.translator)
+    settings = output_settings(model.config, model.translator)
     settings |= {"device": config.device, "precision": config.precision}
     del model
-    with blocks.opened("translate", settings, files, joined):
+    with blocks.opened("translate", settings, [(file,) for file in files], joined):
         worker = (_TranslatedBlocks, (config, blocks, keys))
         written = _launch(sources, (read, features), worker, blocks, config.device)
         if joined is not None:
@@ -122,10 +133,10 @@ def score_files(config: ScoreConfig) -> WrittenBlocks:
             f"{config.source} are {len(files):,} files and {config.target} {len(targets):,}; give "
             "as many, which match line by line"
         )
-    both = zip(files, targets, strict=True) if targets else ((file,) for file in files)
-    urls = [tuple(file.url for file in pair) for pair in both]
-    if plain := [pair for pair in urls if url_format(pair[0]) == "plain" and len(pair) == 1]:
-        raise InputError(f"{plain[0][0]} is plain text; give its translations as target=")
+    texts = [*zip(files, *[targets] * bool(targets), strict=True)]
+    urls = [tuple(file.url for file in text) for text in texts]
+    for pair in urls:
+        check_sides(pair, [*map(url_format, pair)])
     first = local_run(config.translator.checkpoints[0])
     translator, run = load_translator(replace(config.translator, device="cpu"))
     settings = {**asdict(config), "checkpoint": fingerprints(first, translator)}
@@ -139,7 +150,7 @@ def score_files(config: ScoreConfig) -> WrittenBlocks:
         for pair, file in zip(urls, files, strict=True)
     ]
     del translator
-    with blocks.opened("score", settings, [*files, *targets]):
+    with blocks.opened("score", settings, texts):
         worker = (_ScoredBlocks, (config, blocks, keys))
         return _launch(sources, (keys, features), worker, blocks, config.device)
 
@@ -161,60 +172,53 @@ class BlockFolder:
         self,
         command: str,
         settings: Mapping[str, Any],
-        files: Sequence[UrlFile],
+        texts: Sequence[Sequence[UrlFile]],
         output: str | None = None,
     ) -> Iterator[None]:
         """Keep the settings beside the blocks, and remove at the end what killed actors left.
 
-        ``output`` is the file that all lines are joined into. Raises InputError if the blocks that
-        are there have other settings, or another text, and if an input would be overwritten.
+        A text is a file or two, and has the name of the first; ``output`` is the file that all
+        lines are joined into. Raises InputError if the blocks that are there have other settings,
+        if those of a name are of other files, or of files that have changed since, and if an input
+        would be overwritten. Texts of new names may come, and those before may be left out.
         """
         joined = output and fsspec.url_to_fs(output)[1]
         system, folder = fsspec.url_to_fs(self.url)
-        for file in files:
+        for file in chain.from_iterable(texts):
             path = fsspec.url_to_fs(file.url)[1]
             if path == joined or path.startswith(f"{folder}/"):
                 raise InputError(f"{file.url} is output=, or inside of it; give another output=")
         settings = {"command": command, "block": BLOCK, **settings}
         values = json.loads(json.dumps(settings, default=str))
-        sizes: dict[str, int | None] = {}
+        states: dict[str, list[list[str]]] = {}
         with url_errors(self.url):
-            if self.done() and system.exists(f"{folder}/{_SETTINGS}"):
+            done = self.done()
+            if done and system.exists(f"{folder}/{_SETTINGS}"):
                 before = json.loads(system.cat_file(f"{folder}/{_SETTINGS}"))
-                sizes = before.pop("files")
+                states = {name: files for name, files in before["texts"].items() if name in done}
                 changed = [key for key in values if before.get(key) != values[key]]
                 if changed:
                     raise InputError(
                         f"{folder} has blocks that were made with another {', '.join(changed)} "
                         f"({_SETTINGS}); give the same settings, or another output="
                     )
-        for file in files:
-            if sizes.setdefault(file.url, file.size) != file.size:
-                raise InputError(
-                    f"{file.url} has changed since its blocks in {folder} were made; give another "
-                    "output="
-                )
-        text = json.dumps({**values, "files": sizes}, indent=1, ensure_ascii=False)
-        self.write(_SETTINGS, text.encode())
-        yield
-        with url_errors(self.url):
-            for part in system.glob(f"{folder}/**/*.part"):
-                system.rm_file(part)
+        _add_texts(states, texts, folder)
+        content = json.dumps({**values, "texts": states}, indent=1, ensure_ascii=False)
+        self.write(_SETTINGS, content.encode())
+        try:
+            yield
+        finally:
+            # What cannot be removed does no harm, and must not hide an error of the work.
+            with suppress(InputError), url_errors(self.url):
+                system.invalidate_cache()
+                for name in system.find(folder):
+                    if re.fullmatch(rf".*/{_BLOCK_NAME}\.[0-9a-f]{{32}}\.part", name):
+                        system.rm_file(name)
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file, which is whole or not there; InputError if that fails."""
-        system, path = fsspec.url_to_fs(f"{self.url}/{name}")
-        part = f"{path}.{uuid.uuid4().hex}.part"
-        try:
-            system.makedirs(path.rpartition("/")[0], exist_ok=True)
-            if isinstance(system, LocalFileSystem):
-                with written_whole(Path(path)) as whole:
-                    whole.write_bytes(content)
-            else:
-                system.pipe_file(part, content)
-                system.mv(part, path)
-        except OSError as error:
-            raise InputError(f"{path} cannot be written ({error.strerror or error})") from error
+        with _written(f"{self.url}/{name}") as file:
+            file.write(content)
 
     def done(self) -> dict[str, dict[int, str]]:
         """The files of blocks that are there, by the name of their text and by their number."""
@@ -224,22 +228,63 @@ class BlockFolder:
             system.invalidate_cache()
             for path in system.find(folder):
                 name = path.removeprefix(f"{folder}/")
-                if match := re.fullmatch(r"(.+)\.(\d{6,})\.(lines|jsonl|parquet)", name):
+                if match := re.fullmatch(_BLOCK_NAME, name):
                     found.setdefault(match[1], {})[int(match[2])] = path
         return found
 
     def join(self, names: Sequence[str], output: str) -> None:
-        """Write all lines into one file, and remove the folder."""
-        system, path = fsspec.url_to_fs(output)
+        """Write all lines into one file, and remove the folder; InputError if that fails."""
+        system, folder = fsspec.url_to_fs(self.url)
         blocks = self.done()
-        part = f"{path}.{uuid.uuid4().hex}.part"
-        with system.open(part, "wb") as joined:
+        with _written(output) as joined:
             for name in names:
                 for _, block in sorted(blocks.get(name, {}).items()):
                     with system.open(block, "rb") as file:
                         shutil.copyfileobj(file, joined)
-        system.mv(part, path)
-        system.rm(fsspec.url_to_fs(self.url)[1], recursive=True)
+        with url_errors(self.url, done="removed"):
+            system.rm(folder, recursive=True)
+
+
+def _add_texts(
+    states: dict[str, list[list[str]]], texts: Sequence[Sequence[UrlFile]], folder: str
+) -> None:
+    """Add to the files whose blocks are in a folder, by name, or raise InputError for others."""
+    for text in texts:
+        now = [[file.url, file.state] for file in text]
+        known = states.setdefault(text[0].name, now)
+        urls, earlier = ([url for url, _ in one] for one in (now, known))
+        if urls != earlier:
+            raise InputError(
+                f"{folder} has the blocks of {' and '.join(earlier)} under the name "
+                f"{text[0].name}; give another output= for {' and '.join(urls)}"
+            )
+        for file, (_, state) in zip(text, known, strict=True):
+            if file.state != state:
+                raise InputError(
+                    f"{file.url} has changed since its blocks in {folder} were made; give "
+                    "another output="
+                )
+
+
+@contextmanager
+def _written(url: str) -> Iterator[BinaryIO]:
+    """A file to write, which is whole or not there; InputError if that fails."""
+    with url_errors(url, done="written"):
+        system, path = fsspec.url_to_fs(url)
+        system.makedirs(path.rpartition("/")[0], exist_ok=True)
+        if isinstance(system, LocalFileSystem):
+            with written_whole(Path(path)) as whole, open(whole, "wb") as file:
+                yield file
+            return
+        part = f"{path}.{uuid.uuid4().hex}.part"
+        try:
+            with system.open(part, "wb") as file:
+                yield file
+            system.mv(part, path)
+        except BaseException:
+            with suppress(Exception):  # it may never have been made
+                system.rm_file(part)
+            raise
 
 
 class _Source(NamedTuple):
@@ -332,13 +377,17 @@ def _launch(
     folder: BlockFolder,
     device: str,
 ) -> WrittenBlocks:
-    """Compute the blocks that are not in the folder; InputError for the first error in one."""
+    """Compute the blocks that are not in the folder.
+
+    Raises InputError for the first error in a block, and for a block that always kills its actor.
+    """
     import ray
 
     done = folder.done()
     rows = [{**one._asdict(), "done": list(done.get(one.name, ()))} for one in sources]
     actor, arguments = worker
     needs: dict[str, Any] = {"num_gpus" if device.startswith("cuda") else "num_cpus": 1}
+    needs |= {"max_restarts": _RESTARTS, "max_task_retries": _RESTARTS}
     with _cluster(device):
         files: Any = ray.data.from_items(rows)
         # A block of lines is a block of Ray by itself, so that the next free actor takes it.
@@ -349,10 +398,18 @@ def _launch(
         pool = ray.data.ActorPoolStrategy(min_size=1)
         written = blocks.map(actor, fn_constructor_args=arguments, compute=pool, **needs)
         number = lines = 0
-        for row in written.iter_rows():
-            if row["error"] is not None:
-                raise InputError(row["error"])
-            number, lines = number + 1, lines + row["lines"]
+        try:
+            for row in written.iter_rows():
+                if row["error"] is not None:
+                    raise InputError(row["error"])
+                number, lines = number + 1, lines + row["lines"]
+        except (ray.exceptions.RayActorError, ray.exceptions.OutOfMemoryError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise InputError(
+                f"launch=ray: an actor died {_RESTARTS + 1} times, maybe of its block of {BLOCK:,} "
+                f"lines ({reason}); a smaller batch_tokens= takes less memory, and the same "
+                "command resumes"
+            ) from error
     return WrittenBlocks(number, lines, sum(len(row["done"]) for row in rows))
 
 
@@ -361,21 +418,24 @@ def _cluster(device: str) -> Iterator[None]:
     """The cluster of the program, or the one that Ray finds or starts, for this call alone."""
     import ray
 
-    if ray.is_initialized():
-        yield
-        return
-    address = os.environ.get("RAY_ADDRESS")
-    if address is None:
-        find_device(device)
+    is_own = not ray.is_initialized()
+    if is_own:
+        address = os.environ.get("RAY_ADDRESS")
+        try:
+            ray.init(include_dashboard=False)
+        except (ConnectionError, ValueError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise InputError(f"launch=ray: no cluster (RAY_ADDRESS={address}): {reason}") from error
     try:
-        ray.init(include_dashboard=False)
-    except (ConnectionError, ValueError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise InputError(f"launch=ray: no cluster (RAY_ADDRESS={address}): {reason}") from error
-    try:
+        # Ray would wait for a GPU for ever.
+        if device.startswith("cuda") and not ray.cluster_resources().get("GPU"):
+            raise InputError(
+                f"launch=ray: the cluster has no GPU for device={device}; set device=cpu"
+            )
         yield
     finally:
-        ray.shutdown()
+        if is_own:
+            ray.shutdown()
 
 
 def _keys(data: DataConfig, source: str | None, target: str | None) -> tuple[str, str]:
@@ -414,4 +474,11 @@ def _absolute(config: Config) -> Config:
     }
     given = [config.checkpoint] if isinstance(config.checkpoint, str) else config.checkpoint
     names = [one if is_hub_name(one) else str(given_path(one).absolute()) for one in given]
+    if isinstance(config, TranslateConfig):
+        search = config.decoding
+        keys = asdict(search) if isinstance(search, SearchConfig) else search
+        if isinstance(name := keys.get("shortlist"), str) and name != "auto":
+            given_keys = {**keys, "shortlist": str(given_path(name).absolute())}
+            is_whole = isinstance(search, SearchConfig)
+            paths["decoding"] = SearchConfig(**given_keys) if is_whole else given_keys
     return replace(config, checkpoint=names, **paths)

@@ -1,13 +1,14 @@
 """``score``: the log-probability of given translations."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
+from pathlib import Path
 
 from transformer.checkpoint.checkpoint import Loaded
-from transformer.common.errors import errors_name
-from transformer.data.text.parallel import Corpus
+from transformer.common.errors import InputError, errors_name
+from transformer.data.text.parallel import Corpus, file_format
 from transformer.decoding.forced_decoding import TargetScore, score_pairs
 from transformer.interchange.translators import load_translator
 from transformer.settings.run import RunConfig
@@ -30,8 +31,9 @@ def score_targets(
     Raises InputError for files of different lengths, and for a text that is longer than the model
     knows.
     """
-    score, run = load_scorer(config.translator, loaded)
     paths = [config.source] if config.target is None else [config.source, config.target]
+    check_sides(paths, [*map(file_format, paths)])
+    score, run = load_scorer(config.translator, loaded)
     corpus = Corpus.of(paths, run.data.source, run.data.target)
     pairs = iter(replace(corpus, features=run.data.features is not None))
     first = 1
@@ -39,6 +41,18 @@ def score_targets(
         with errors_name(" and ".join(map(str, paths))):
             yield from score(window, first=first)
         first += len(window)
+
+
+def check_sides(files: Sequence[str | Path], formats: Sequence[str]) -> None:
+    """Raise InputError unless one file has both sides, or two plain files have one each."""
+    if [*formats] == ["plain"]:
+        raise InputError(f"{files[0]} is read as plain text; give its translations as target=")
+    both = [file for file, form in zip(files, formats, strict=True) if form != "plain"]
+    if both and len(files) > 1:
+        raise InputError(
+            f"{both[0]} is not plain text: target= is for two plain files; leave it out for "
+            "a file with both sides"
+        )
 
 
 def load_scorer(

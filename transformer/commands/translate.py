@@ -259,12 +259,12 @@ def load_line_translator(
 
 
 def job(config: TranslateConfig, translator: Translator | DocumentTranslator, source: Path) -> str:
-    """A hash of the text and of the `deciding` settings."""
-    whole = [deciding(config, translator), file_digest(source).hex()]
+    """A hash of the text and of the `output_settings`."""
+    whole = [output_settings(config, translator), file_digest(source).hex()]
     return hashlib.sha256(json.dumps(whole, default=str).encode()).hexdigest()[:12]
 
 
-def deciding(
+def output_settings(
     config: TranslateConfig, translator: Translator | DocumentTranslator
 ) -> dict[str, Any]:
     """The model, the search and all settings that change the output, by key.

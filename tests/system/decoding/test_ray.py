@@ -22,7 +22,7 @@ from tests.helpers.data.text import WORDS
 from tests.helpers.runs.tuning_runs import write_run
 from transformer.__main__ import main
 from transformer.commands import ray_data
-from transformer.commands.ray_data import score_files, translate_files
+from transformer.commands.ray_data import BlockFolder, score_files, translate_files
 from transformer.commands.score import score_targets
 from transformer.commands.translate import translate, translate_file
 from transformer.common.errors import InputError
@@ -217,7 +217,28 @@ def test_a_stopped_command_resumes(
     written, done = map(int, shown.groups())
     assert written + done == 100
     assert before <= done < 100
-    assert [row["en"] for row in rows(output, "text")] == sources
+    config = TranslateConfig(run, decoding=SEARCH)
+    expected = [one.to_line() for one in translate(config, sources)]
+    found = [(row["en"], row["de"]) for row in rows(output, "text")]
+    assert found == list(zip(sources, expected, strict=True))
+
+
+def test_a_block_that_kills_its_actors_is_one_error(
+    run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Deadly(BlockFolder):
+        def write(self, name: str, content: bytes) -> None:
+            if ".000001." in name:
+                os.kill(os.getpid(), signal.SIGKILL)
+            BlockFolder.write(self, name, content)
+
+    monkeypatch.setattr(BlockFolder, "of", Deadly)
+    write_lines(tmp_path / "text", phrases(40))
+    config = TranslateConfig(
+        run, input=tmp_path / "text", output=tmp_path / "out", launch="ray", decoding=SEARCH
+    )
+    with pytest.raises(InputError, match=r"an actor died 4 times, .* a smaller batch_tokens="):
+        translate_files(config)
 
 
 def test_one_file_is_joined_as_without_ray(run: str, tmp_path: Path) -> None:

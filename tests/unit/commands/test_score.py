@@ -24,7 +24,9 @@ def test_a_file_may_have_both_sides(tmp_path: Path) -> None:
     assert len(expected) == len(PAIRS)
     for file in (tsv, jsonl):
         assert list(score_targets(ScoreConfig(run, source=file))) == expected
-    with pytest.raises(InputError, match=r"a\.en \(plain\)\] is not a corpus; give two plain"):
+    with pytest.raises(InputError, match=r"a\.en is read as plain text; give its .* target="):
         list(score_targets(ScoreConfig(run, source=sides[0])))
+    with pytest.raises(InputError, match=r"a\.tsv is not plain text: target= is for two plain"):
+        list(score_targets(ScoreConfig(run, source=sides[0], target=tsv)))
     with pytest.raises(InputError, match="launch=ray and output=FOLDER go together"):
         ScoreConfig(run, source=tsv, output=tmp_path / "out")

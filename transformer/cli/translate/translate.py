@@ -42,6 +42,7 @@ def run(config: TranslateConfig, arguments: Sequence[str]) -> None:
 def check(config: TranslateConfig, arguments: Sequence[str]) -> None:
     """Raise InputError for what was asked for and plain text does not show, and without Ray."""
     if config.launch is not None:
+        # `translate_files` says it too, but a recipe asks here, before it trains.
         require_package("ray", f"launch={config.launch}", "ray")
     typed = [one for one in arguments if one.startswith("decoding.nbest=")][-1:]
     typed += ["attention=true"] * config.attention

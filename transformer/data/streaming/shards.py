@@ -5,7 +5,6 @@ To skip pairs costs little: Parquet knows its rows, and of other shards only lin
 
 import hashlib
 import io
-import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,7 +17,6 @@ from typing import Annotated
 import fsspec
 import numpy as np
 import pyarrow.parquet as pq
-from fsspec.implementations.local import LocalFileSystem
 
 from transformer.common.errors import InputError
 from transformer.common.schema import Range
@@ -30,7 +28,7 @@ from transformer.data.text.parallel import (
     record_pair,
     unaligned,
 )
-from transformer.data.text.url_files import opened_url, url_errors, url_format
+from transformer.data.text.url_files import file_state, opened_url, url_errors, url_format
 
 _ROWS = 8_192
 # The number of a pair has its shard above these bits, and its row in them.
@@ -298,10 +296,7 @@ def shards_fingerprint(shards: Iterable[Shard]) -> str:
     for shard in shards:
         for url in shard.urls:
             with _explained(url):
-                system, path = fsspec.url_to_fs(url)
-                local = isinstance(system, LocalFileSystem)  # whose ukey differs in a copy
-                status = os.stat(path) if local else None
-                state = f"{status.st_size} {status.st_mtime_ns}" if status else system.ukey(path)
+                state = file_state(*fsspec.url_to_fs(url))
             digest.update(f"{url} {shard.sides} {state} ".encode())
     return digest.hexdigest()
 

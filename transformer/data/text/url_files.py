@@ -3,10 +3,11 @@
 import gzip
 import io
 import json
+import os
 import re
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from itertools import count, islice
 from typing import Any, NamedTuple
 
@@ -34,11 +35,12 @@ _KNOWN = (OSError, ValueError, ImportError, EOFError, zlib.error, pa.ArrowExcept
 
 
 class UrlFile(NamedTuple):
-    """A file: its URL, or its path on the disk; its name below the folder of a glob; its bytes."""
+    """A file: its URL, or its path on the disk; its name below the folder of a glob; and its
+    `file_state`."""
 
     url: str
     name: str
-    size: int | None
+    state: str
 
 
 def find_files(given: str) -> list[UrlFile]:
@@ -49,12 +51,13 @@ def find_files(given: str) -> list[UrlFile]:
     with url_errors(given):
         system, path = fsspec.url_to_fs(given)
         if system.isfile(path):
-            folder, found = path.rpartition("/")[0], {path: system.info(path)}
+            folder, found = path.rpartition("/")[0], [path]
         else:
             # The part of the path before its first wildcard.
             folder = re.split(r"[*?\[]", path)[0].rpartition("/")[0]
             matches = system.glob(path, detail=True).items()
-            found = {str(one): info for one, info in sorted(matches) if info["type"] == "file"}
+            found = [str(one) for one, info in sorted(matches) if info["type"] == "file"]
+        states = [file_state(system, one) for one in found]
     if not found:
         advice = f"a folder; name its files, such as '{given}/*.parquet'"
         raise MissingFile(f"{given}: {advice if system.isdir(path) else 'no such file'}")
@@ -63,10 +66,21 @@ def find_files(given: str) -> list[UrlFile]:
         UrlFile(
             one if is_local else system.unstrip_protocol(one),
             one.removeprefix(folder).removeprefix("/"),
-            info.get("size"),
+            state,
         )
-        for one, info in found.items()
+        for one, state in zip(found, states, strict=True)
     ]
+
+
+def file_state(system: fsspec.AbstractFileSystem, path: str) -> str:
+    """What changes with a file: its size and time on a disk, elsewhere what fsspec tells it by.
+
+    A file of a web server counts as unchanged.
+    """
+    if isinstance(system, LocalFileSystem):  # whose ukey differs in a copy
+        status = os.stat(path)
+        return f"{status.st_size} {status.st_mtime_ns}"
+    return str(system.ukey(path))
 
 
 def url_format(url: str) -> str:
@@ -83,23 +97,18 @@ def read_sources(url: str, key: str | None, *, features: bool = False) -> Iterat
     Parquet as JSON. Raises InputError as `read_pairs`.
     """
     kind = url_format(url)
-    with url_errors(url), opened_url(url) as file:
-        if kind == "parquet":
-            for row, where in _rows(file, url, (key,) if key else None):
-                yield record_pair(row, (key, key), where)[0] if key else json.dumps(row)
-            return
-        lines = decoded_lines(raw_lines(file, url), url)
-        if key is None:
-            yield from lines
-        elif kind == "jsonl":
-            for text, again in jsonl_pairs(lines, url, (key, key), 1, None):
-                if isinstance(again, AnotherTarget):
-                    raise InputError(f"{url}: the key {key!r} has several texts; give one a line")
-                yield text
-        elif kind == "tsv":
-            yield from ("\t".join(line.split("\t")[: 1 + features]) for line in lines)
-        else:
-            yield from lines
+    if kind == "parquet":
+        for row, where in _rows(url, (key,) if key else None):
+            yield record_pair(row, (key, key), where)[0] if key else _json_object(row, where)
+    elif key is not None and kind == "jsonl":
+        for text, again in jsonl_pairs(_lines(url), url, (key, key), 1, None):
+            if isinstance(again, AnotherTarget):
+                raise InputError(f"{url}: the key {key!r} has several texts; give one a line")
+            yield text
+    elif key is not None and kind == "tsv":
+        yield from ("\t".join(line.split("\t")[: 1 + features]) for line in _lines(url))
+    else:
+        yield from _lines(url)
 
 
 def read_pairs(
@@ -112,21 +121,10 @@ def read_pairs(
     """
     kind = url_format(urls[0])
     if kind == "parquet":
-        with url_errors(urls[0]), opened_url(urls[0]) as file:
-            for row, where in _rows(file, urls[0], sides):
-                yield record_pair(row, sides, where)
-    elif len(urls) == 1:
-        with url_errors(urls[0]), opened_url(urls[0]) as file:
-            lines = decoded_lines(raw_lines(file, urls[0]), urls[0])
-            yield from parsed_pairs([lines], kind, urls, sides, features=features)
+        for row, where in _rows(urls[0], sides):
+            yield record_pair(row, sides, where)
     else:
-        with ExitStack() as stack:
-            for url in urls:
-                stack.enter_context(url_errors(url))
-            files = [stack.enter_context(opened_url(url)) for url in urls]
-            both = zip(files, urls, strict=True)
-            texts = [decoded_lines(raw_lines(file, url), url) for file, url in both]
-            yield from parsed_pairs(texts, kind, urls, sides)
+        yield from parsed_pairs([*map(_lines, urls)], kind, urls, sides, features=features)
 
 
 def read_blocks(
@@ -162,7 +160,9 @@ def read_blocks(
 
 
 @contextmanager
-def url_errors(url: str, advice: str = "check the name and the access") -> Iterator[None]:
+def url_errors(
+    url: str, advice: str = "check the name and the access", done: str = "read"
+) -> Iterator[None]:
     """Turn an error of a file system of fsspec into an InputError that names the URL."""
     try:
         yield
@@ -171,7 +171,7 @@ def url_errors(url: str, advice: str = "check the name and the access") -> Itera
         if isinstance(error, InputError) or not (client or isinstance(error, _KNOWN)):
             raise
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(f"{url}: cannot be read ({reason}); {advice}") from error
+        raise InputError(f"{url}: cannot be {done} ({reason}); {advice}") from error
 
 
 @contextmanager
@@ -186,19 +186,36 @@ def opened_url(url: str) -> Iterator[io.BufferedReader]:
         yield local
 
 
-def _rows(
-    file: io.BufferedReader, url: str, keys: tuple[str, ...] | None
-) -> Iterator[tuple[dict[str, Any], str]]:
+def _lines(url: str) -> Iterator[str]:
+    with url_errors(url), opened_url(url) as file:
+        yield from decoded_lines(raw_lines(file, url), url)
+
+
+def _rows(url: str, keys: tuple[str, ...] | None) -> Iterator[tuple[dict[str, Any], str]]:
     """The rows of a Parquet file, with all columns or these, each with its name in messages."""
-    table = pq.ParquetFile(file)
-    names = table.schema_arrow.names
-    keys = tuple(names) if keys is None else keys
-    columns = [name for name in names if name in keys]
-    if len(columns) < len({*keys}):
-        # Raises InputError, which lists the columns.
-        record_pair(dict.fromkeys(names, ""), (keys[0], keys[-1]), url)
-    number = 0
-    for batch in table.iter_batches(_ROWS, columns=columns):
-        for row in batch.to_pylist():
-            number += 1
-            yield row, f"{url}:{number}"
+    with url_errors(url), opened_url(url) as file:
+        table = pq.ParquetFile(file)
+        names = table.schema_arrow.names
+        keys = tuple(names) if keys is None else keys
+        columns = [name for name in names if name in keys]
+        if len(columns) < len({*keys}):
+            # Raises InputError, which lists the columns.
+            record_pair(dict.fromkeys(names, ""), (keys[0], keys[-1]), url)
+        number = 0
+        for batch in table.iter_batches(_ROWS, columns=columns):
+            for row in batch.to_pylist():
+                number += 1
+                yield row, f"{url}:{number}"
+
+
+def _json_object(row: dict[str, Any], where: str) -> str:
+    texts = []
+    for key, value in row.items():
+        try:
+            texts.append(f"{json.dumps(key)}: {json.dumps(value)}")
+        except TypeError as error:
+            raise InputError(
+                f"{where}: the column {key!r} has no JSON ({error}); write it as text, or leave it "
+                "out of the file"
+            ) from error
+    return f"{{{', '.join(texts)}}}"

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -52,8 +53,8 @@ def test_names_are_those_below_the_folder_of_the_glob(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("x\n")
     found = find_files(f"{tmp_path}/*/*.txt")
-    assert [(one.url, one.name, one.size) for one in found] == [
-        (f"{tmp_path}/{name}", name, 2) for name in ("a/1.txt", "a/[x].txt", "b/2.txt")
+    assert [(one.url, one.name) for one in found] == [
+        (f"{tmp_path}/{name}", name) for name in ("a/1.txt", "a/[x].txt", "b/2.txt")
     ]
     [alone] = find_files(f"{tmp_path}/a/[x].txt")
     assert alone.name == "[x].txt"
@@ -67,12 +68,45 @@ def test_a_url_stays_one() -> None:
     memory = fsspec.filesystem("memory")
     memory.pipe_file("/bucket/x/1.txt", b"alpha\n\nbeta")
     [found] = find_files("memory://bucket/*/*.txt")
-    assert (found.name, found.size) == ("x/1.txt", 11)
+    assert found.name == "x/1.txt"
     assert found.url.startswith("memory://")
     assert list(read_sources(found.url, "en")) == ["alpha", "", "beta"]
     memory.rm_file("/bucket/x/1.txt")
     with pytest.raises(InputError, match=r"1\.txt: cannot be read"):
         list(read_sources(found.url, "en"))
+
+
+def test_the_state_of_a_file_changes_with_its_content_alone(tmp_path: Path) -> None:
+    path, memory = tmp_path / "1.txt", fsspec.filesystem("memory")
+
+    def write(content: bytes, time: int) -> None:
+        path.write_bytes(content)
+        os.utime(path, ns=(time, time))
+        memory.pipe_file("/state/1.txt", content)
+
+    for given in (str(path), "memory://state/*.txt"):
+        write(b"alpha", 1)
+        before = find_files(given)
+        assert find_files(given) == before
+        write(b"gamma", 2)
+        assert find_files(given) != before
+
+
+@pytest.mark.parametrize("gone", ["a.txt", "a.de"])
+def test_the_missing_one_of_two_files_is_named(gone: str, tmp_path: Path) -> None:
+    write_all(tmp_path)
+    (tmp_path / gone).unlink()
+    with pytest.raises(InputError, match=rf"^\S+{gone}: cannot be read"):
+        list(read_pairs([str(tmp_path / "a.txt"), str(tmp_path / "a.de")], ("en", "de")))
+
+
+def test_a_column_without_json_is_named(tmp_path: Path) -> None:
+    table = pa.table({"text": ["a", "b"], "day": pa.array([None, 0], pa.timestamp("ms"))})
+    pq.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(
+        InputError, match=r"a\.parquet:2: the column 'day' has no JSON \(.*datetime"
+    ):
+        list(read_sources(str(tmp_path / "a.parquet"), None))
 
 
 @pytest.mark.parametrize(
