@@ -161,3 +161,21 @@ def test_a_vocabulary_too_large_for_the_text_is_made_smaller(home: Path, tmp_pat
     assert said(tmp_path).count("train: 119 of 120 pairs kept") == 1
     assert "changed: tokenizer" not in said(tmp_path)
     assert said(tmp_path).count("after update 3, epoch 0.") == 1
+
+
+@pytest.mark.thorough
+def test_sharded_weights_go_on_with_the_rate_and_the_validation_that_are_due(
+    home: Path, tmp_path: Path
+) -> None:
+    """A cosine that ends with the run, stopped in the middle and in its last validation."""
+    sharded = ["trainer.strategy=fsdp", "callbacks.ema_decay=0", "test=false"]
+    length = ["trainer.max_steps=14", "trainer.val_check_interval=8", "schedule=cosine"]
+    begin = [f"finetune_from={home / 'whole'}"]
+    config = tiny_config(home, *sharded, *length, *begin)
+    finish(config, tmp_path / "whole")
+    finish(config, tmp_path / "run", SignalAt("on_train_batch_end", 4, signal.SIGTERM), 143)
+    # Before the first update, after update 8, and at the end.
+    finish(config, tmp_path / "run", SignalAt("translate", 2, signal.SIGTERM), 143)
+    assert not is_finished(tmp_path / "run")
+    finish(config, tmp_path / "run")
+    assert differences(outcome(tmp_path / "whole"), outcome(tmp_path / "run")) == []

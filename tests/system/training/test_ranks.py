@@ -191,6 +191,41 @@ def forked_rank_1_fails() -> None:
     rank_1_fails()
 
 
+def forked_rank_1_has_no_memory() -> None:
+    """Half way back, when the other rank waits for gradients."""
+    import torch
+
+    from transformer.training.step.update_module import UpdateModule
+
+    fork_ranks()
+    losses = UpdateModule.micro_loss
+
+    def no_memory(gradient: torch.Tensor) -> None:
+        raise torch.OutOfMemoryError("a double's")
+
+    def micro_loss(self: UpdateModule, batch: Any) -> Any:
+        if os.environ["LOCAL_RANK"] == "1" and self.global_step == 2:
+            encoder: Any = self.model.encoder
+            encoder.register_forward_hook(lambda *of: of[-1].register_hook(no_memory) and None)
+        return losses(self, batch)
+
+    UpdateModule.micro_loss = micro_loss  # type: ignore[method-assign]
+
+
+def test_a_rank_without_memory_ends_the_run_and_its_checkpoint_is_whole(home: Path) -> None:
+    call = ["train", *settings(home), *DDP, *LENGTH, "hydra.run.dir=no-memory"]
+    failing = start_verb([*call, "trainer.devices=2"], home, fault=forked_rank_1_has_no_memory)
+    code, _, stderr = failing.ended()
+    assert code == 2, stderr
+    (line,) = [line for line in stderr.splitlines() if "error: " in line]
+    assert re.search(
+        r"runs out of memory with \d+ sentence pairs, .*; set data\.batch_tokens", line
+    )
+    assert "Traceback" not in stderr
+    last = torch.load(home / "no-memory" / "checkpoints" / "last.ckpt", weights_only=True)
+    assert last["global_step"] == 2
+
+
 @pytest.mark.parametrize("launcher", ["ours", pytest.param("torchrun", marks=pytest.mark.slow)])
 def test_a_rank_that_fails_says_why_and_none_hangs(
     home: Path, tmp_path: Path, launcher: str
