@@ -11,7 +11,11 @@ logger = logging.getLogger(__name__)
 
 
 class Patience(SavedCallback):
-    """Stops after validations at the interval, in a row, without a better score."""
+    """Stops after validations at the interval, in a row, without a better score.
+
+    Lightning's ``EarlyStopping`` also counts a validation that is not at the interval, and has no
+    second value for a tie.
+    """
 
     def __init__(self, selection: ModelSelection, patience: int) -> None:
         self.selection, self.patience = selection, patience

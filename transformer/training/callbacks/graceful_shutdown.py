@@ -26,6 +26,7 @@ class GracefulStop(Callback):
     """Finishes the update at a signal; all ranks stop after the same update.
 
     It aborts a validation, with which the resumed run starts. A second Ctrl-C stops at once.
+    ``leave_signals`` says why Lightning's handlers are not used (lightning_internals.py).
     """
 
     def __init__(self) -> None:

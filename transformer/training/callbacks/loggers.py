@@ -35,7 +35,10 @@ class EpochLogger(Logger):
 
 
 class ContinuedCSVLogger(EpochLogger):
-    """Writes ``metrics.csv``: a row for each call, columns in alphabetical order."""
+    """Writes ``metrics.csv``: a row for each call, columns in alphabetical order.
+
+    Lightning's ``CSVLogger`` deletes the rows of the run that is resumed.
+    """
 
     def __init__(self, folder: Path) -> None:
         super().__init__()

@@ -20,7 +20,10 @@ logger = logging.getLogger(__name__)
 
 
 class ProgressBar(Callback):
-    """Update, epoch, loss, score, speed and time left: a bar on a terminal, lines in the log."""
+    """Update, epoch, loss, score, speed and time left: a bar on a terminal, lines in the log.
+
+    Lightning's bars count the batches of an epoch, not the updates of a run, and log no lines.
+    """
 
     def __init__(self, metric: str = "val/bleu") -> None:
         self.metric, name = metric, metric.removeprefix("val/")

@@ -37,7 +37,8 @@ class LastCheckpoint(SavedCallback, Checkpoint):
     """Writes ``last.ckpt``: at the start, at an interval, before every validation, at the end.
 
     It has the state after a whole update, and whether a validation follows. With ``validates``, a
-    new run also validates before its first update.
+    new run also validates before its first update. Lightning's ``ModelCheckpoint`` does not know
+    whether a validation is due, and the first file that cannot be written ends the run.
     """
 
     def __init__(self, folder: Path, interval: int | None, *, validates: bool = False) -> None:

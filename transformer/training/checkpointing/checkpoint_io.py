@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 class AtomicCheckpointIO(CheckpointIO):
     """Writes files atomically; ``error`` of a write is not raised, because other ranks wait.
 
+    Lightning's keeps no file before the newest, and verifies nothing that it reads.
+
     The checkpoint ``read`` is not read again when training begins with it. ``pending`` is the
     error, or None, of a write in the background (fsdp.py).
     """
