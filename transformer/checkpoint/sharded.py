@@ -130,7 +130,7 @@ class _Reader(dcp.FileSystemReader):
 
     def read_data(self, plan: dcp.LoadPlan, planner: dcp.LoadPlanner) -> Future[None]:
         for item in plan.items:
-            rows = self._piece(self.metadata.storage_data[item.storage_index])
+            rows = self._saved_rows(self.metadata.storage_data[item.storage_index])
             starts = zip(item.storage_offsets, item.lengths, strict=True)
             rows = rows[tuple(slice(start, start + length) for start, length in starts)]
             target = planner.resolve_tensor(item).detach()
@@ -140,7 +140,7 @@ class _Reader(dcp.FileSystemReader):
         done.set_result(None)
         return done
 
-    def _piece(self, piece: _ChunkLocation) -> Tensor:
+    def _saved_rows(self, piece: _ChunkLocation) -> Tensor:
         path = self.folder / piece.relative_path
         with path.open("rb") as file:
             file.seek(piece.offset)
