@@ -69,8 +69,9 @@ trainer = Trainer(
 )
 trainer.fit(module, data)
 if devices == 1:
-    (values,) = trainer.validate(module, data)
-    assert {"val/loss", "val/bleu"} <= values.keys()
+    for best in (None, callbacks[1].best_model_path):
+        (values,) = trainer.validate(module, data, ckpt_path=best)
+        assert {"val/loss", "val/bleu"} <= values.keys()
 """
 
 

@@ -11,6 +11,7 @@ from pytorch_lightning.strategies import (
     ModelParallelStrategy,
     SingleDeviceStrategy,
 )
+from pytorch_lightning.trainer.states import TrainerFn
 from pytorch_lightning.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
@@ -215,11 +216,8 @@ class UpdateModule(LightningModule, ABC):
                 f"{type(strategy).__name__} is not supported; take strategy=auto or ddp, or shard "
                 "the weights by train() with trainer.strategy=fsdp"
             )
-        if precision.startswith("16"):
-            raise InputError(
-                f"precision={precision}: gradients vanish in float16, and no loss is scaled; take "
-                "bf16-mixed or 32-true"
-            )
+        if precision not in ("32-true", "bf16-mixed"):
+            raise InputError(f"precision={precision} is not supported; take 32-true or bf16-mixed")
 
     def on_fit_start(self) -> None:
         """Set whether the process may halve a batch; the memory check needs it already."""
@@ -236,7 +234,12 @@ class UpdateModule(LightningModule, ABC):
         checkpoint["recovery"] = self.detector.state_dict() | {"lr": self.config.optimizer.lr}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Restore training and the detector; InputError if weights or moments do not fit."""
+        """Restore training and the detector; InputError if weights or moments do not fit.
+
+        A validation alone takes nothing but the weights.
+        """
+        if self.trainer.state.fn != TrainerFn.FITTING:
+            return
         training_state.restore_progress(checkpoint, self.trainer, self)
         saved = checkpoint["recovery"]
         if saved["lr"] != self.config.optimizer.lr:
