@@ -234,16 +234,15 @@ def test_a_cluster_without_a_gpu_is_one_line(
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("address", ["auto", "nonsense"])
 def test_a_wrong_address_of_the_cluster_is_one_line(
-    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("ray")
-    monkeypatch.setenv("RAY_ADDRESS", address)
-    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))  # no cluster of this machine is found
+    # Not "auto", which finds the cluster of another test on this machine.
+    monkeypatch.setenv("RAY_ADDRESS", "nonsense")
     (tmp_path / "text").write_text("a dog\n")
     config = TranslateConfig(
         str(write_run(tmp_path)), input=tmp_path / "text", output=tmp_path / "out", launch="ray"
     )
-    with pytest.raises(InputError, match=rf"^launch=ray: no cluster \(RAY_ADDRESS={address}\): "):
+    with pytest.raises(InputError, match=r"^launch=ray: no cluster \(RAY_ADDRESS=nonsense\): "):
         translate_files(config)
