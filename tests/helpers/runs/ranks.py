@@ -16,8 +16,21 @@ import torch
 from torch.distributed import TCPStore
 
 from tests.helpers.runs.processes import PROJECT, start_verb
+from tests.helpers.runs.runs import SMALL
 
 Curve = dict[tuple[str, int], float]
+
+OF_RANKS = [
+    *SMALL,
+    "model.d_model=32",
+    "model.dropout=0.2",
+    "data.batch_tokens=256",
+    "decoding=greedy",
+    "callbacks.samples=0",
+    # trainer=ddp takes bfloat16 where the processor has it.
+    "precision=32-true",
+]
+"""Settings of a small run that one process and several can make alike."""
 
 LOGGED = ("train/loss", "train/padding", "train/grad_norm", "val/loss", "val/bleu", "val/chrf")
 

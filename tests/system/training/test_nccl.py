@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
-from tests.helpers.runs.ranks import Curve, curve, distance, ended, started
-from tests.helpers.runs.runs import SMALL, corpus_overrides
+from tests.helpers.runs.ranks import OF_RANKS, Curve, curve, distance, ended, started
+from tests.helpers.runs.runs import corpus_overrides
 
 ACCELERATORS = [
     pytest.param("cpu", marks=pytest.mark.slow),
@@ -23,13 +23,7 @@ ACCELERATORS = [
     ),
 ]
 SETTINGS = [
-    *SMALL,
-    "model.d_model=32",
-    "model.dropout=0.2",
-    "data.batch_tokens=256",
-    "decoding=greedy",
-    "callbacks.samples=0",
-    "precision=32-true",
+    *OF_RANKS,
     "trainer.compile=none",
     "trainer.max_steps=4",
     "trainer.val_check_interval=2",

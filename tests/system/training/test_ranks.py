@@ -19,6 +19,7 @@ from pytorch_lightning import Callback
 
 from tests.helpers.runs.processes import Verb, start_verb
 from tests.helpers.runs.ranks import (
+    OF_RANKS,
     curve,
     distance,
     ended,
@@ -28,7 +29,7 @@ from tests.helpers.runs.ranks import (
     started,
     torchrun,
 )
-from tests.helpers.runs.runs import SMALL, composed, corpus_overrides, verb
+from tests.helpers.runs.runs import composed, corpus_overrides, verb
 from transformer.checkpoint.sharded import SUFFIX, part_folder_of
 from transformer.common.errors import InputError
 from transformer.runs.train import train
@@ -45,16 +46,6 @@ LENGTH = (
     "trainer.log_every_n_steps=1",
     "trainer.gradient_clip_val=1.0",
 )
-SETTINGS = [
-    *SMALL,
-    "model.d_model=32",
-    "model.dropout=0.2",
-    "data.batch_tokens=256",
-    "decoding=greedy",
-    "callbacks.samples=0",
-    # trainer=ddp takes bfloat16 where the processor has it.
-    "precision=32-true",
-]
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +60,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def settings(home: Path) -> list[str]:
-    return [*(home / "corpus").read_text().splitlines(), *SETTINGS]
+    return [*(home / "corpus").read_text().splitlines(), *OF_RANKS]
 
 
 def files(folder: Path) -> set[str]:

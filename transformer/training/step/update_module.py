@@ -210,8 +210,15 @@ class UpdateModule(LightningModule, ABC):
 
     def setup(self, stage: str) -> None:
         """Raise InputError if a trainer of the user computes other gradients than this module."""
-        strategy, precision = self.trainer.strategy, str(self.trainer.precision)
-        if not isinstance(strategy, SingleDeviceStrategy | DDPStrategy | ModelParallelStrategy):
+        strategy: object = self.trainer.strategy
+        precision = str(self.trainer.precision)
+        known = isinstance(strategy, SingleDeviceStrategy | DDPStrategy)
+        if isinstance(strategy, ModelParallelStrategy):
+            # Lightning's gathers no weights for a validation, in which its ranks would wait.
+            from transformer.training.distributed.fsdp import ShardedStrategy
+
+            known = isinstance(strategy, ShardedStrategy)
+        if not known:
             raise InputError(
                 f"{type(strategy).__name__} is not supported; take strategy=auto or ddp, or shard "
                 "the weights by train() with trainer.strategy=fsdp"
