@@ -26,7 +26,7 @@ from transformer.data.tokenization.tags import SourceTags, TaggedText
 from transformer.decoding.translation.translator import Translator
 from transformer.interchange.architectures.architecture import read_config
 from transformer.interchange.architectures.subwords import ImportedIds
-from transformer.interchange.import_folder import read_weights
+from transformer.interchange.import_model import read_weights
 from transformer.settings.tokenizer import BOS, EOS, PAD, UNK
 
 LIMIT = 12

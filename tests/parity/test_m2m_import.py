@@ -20,7 +20,7 @@ from transformer.data.tokenization.tags import SourceTags, TaggedText
 from transformer.decoding.forced_decoding import score_pairs
 from transformer.decoding.translation.translator import Translator
 from transformer.interchange.architectures.m2m import import_tokenizer
-from transformer.interchange.import_folder import read_weights
+from transformer.interchange.import_model import read_weights
 from transformer.model.build import build_transformer
 from transformer.model.positions.absolute import sinusoids
 from transformer.serving.languages import trained_directions

@@ -36,7 +36,7 @@ from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.translation.translator import Translator
 from transformer.interchange.architectures.huggingface import write_huggingface
 from transformer.interchange.architectures.marian import import_tokenizer
-from transformer.interchange.import_folder import read_folder, read_weights
+from transformer.interchange.import_model import read_folder, read_weights
 from transformer.training.losses.cross_entropy import cross_entropy, joined_bias
 
 LIMIT = 60

@@ -18,9 +18,10 @@ from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.translation.translator import Translator
 from transformer.interchange.architectures.architecture import nearest_architecture, read_config
 from transformer.interchange.architectures.huggingface import write_huggingface
-from transformer.interchange.import_folder import Imported, read_folder, read_weights
+from transformer.interchange.import_model import Imported, read_folder, read_weights
 from transformer.model.build import build_transformer
 from transformer.settings.decoding import SearchConfig
+from transformer.settings.tokenizer import EOS
 
 T5: dict[str, Any] = {
     **{"model_type": "t5", "d_model": 32, "d_kv": 6, "d_ff": 48, "num_layers": 2, "num_heads": 4}
@@ -57,10 +58,18 @@ def test_a_setting_that_cannot_be_imported_is_named(values: dict[str, Any], mess
         read_config(values)
 
 
-def test_the_nearest_architecture_of_our_own_models_is_as_before() -> None:
-    assert nearest_architecture(tiny_config(norm_order="post")).model_type == "marian"
-    assert nearest_architecture(tiny_config(norm_order="pre")).model_type == "pegasus"
-    assert nearest_architecture(tiny_config(positions="rotary")).model_type == "pegasus"
+@pytest.mark.parametrize(
+    ("changes", "kind"),
+    [
+        ({"norm_order": "post"}, "marian"),
+        ({"norm_order": "pre"}, "pegasus"),
+        ({"positions": "fairseq", "decoder_start": EOS}, "m2m_100"),
+        ({"positions": "rotary"}, "pegasus"),
+    ],
+    ids=str,
+)
+def test_the_nearest_architecture(changes: dict[str, Any], kind: str) -> None:
+    assert nearest_architecture(tiny_config(**changes)).model_type == kind
 
 
 def test_weights_in_several_files_are_those_of_one(tmp_path: Path) -> None:

@@ -25,10 +25,13 @@ from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner, batched_attention
 from transformer.decoding.translation.translator import Translator
-from transformer.interchange.onnx import web_page
-from transformer.interchange.onnx.folder import OnnxGreedy, verify_onnx, write_onnx
-from transformer.interchange.onnx.tokenizer_json import tokenizer_files
-from transformer.interchange.onnx.web_page import find_runtime
+from transformer.interchange.onnx import (
+    OnnxGreedy,
+    tokenizer_files,
+    verify_onnx,
+    write_onnx,
+)
+from transformer.interchange.web_page import Archive, find_runtime
 from transformer.model.head_masks import HeadName
 from transformer.settings.tokenizer import EOS, PAD, TokenizerConfig
 
@@ -188,16 +191,17 @@ def test_the_runtime_of_a_page_is_fetched_once(
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         Thread(target=server.serve_forever).start()
         address = f"http://127.0.0.1:{server.server_port}/package.tgz"
-        monkeypatch.setattr(web_page, "_ARCHIVE", address)
         with pytest.raises(InputError, match=r"cannot fetch .*hash"):
-            find_runtime(None, tmp_path / "cache")
+            find_runtime(None, tmp_path / "cache", Archive(address, "0" * 128))
         digest = hashlib.sha512((tmp_path / "package.tgz").read_bytes()).hexdigest()
-        monkeypatch.setattr(web_page, "_SHA512", digest)
-        found = find_runtime(None, tmp_path / "cache")
+        archive = Archive(address, digest)
+        runtime = find_runtime(None, tmp_path / "cache", archive)
         server.shutdown()
-    assert {file.name: file.read_text() for file in found.iterdir()} == {n: n for n in names[:2]}
+    assert {file.name: file.read_text() for file in runtime.iterdir()} == {
+        name: name for name in names[:2]
+    }
     # The server is gone.
-    assert find_runtime(None, tmp_path / "cache") == found
+    assert find_runtime(None, tmp_path / "cache", archive) == runtime
     assert pooch.get_logger().level == level
     with pytest.raises(InputError, match="cannot fetch"):
-        find_runtime(None, tmp_path / "other")
+        find_runtime(None, tmp_path / "other", archive)

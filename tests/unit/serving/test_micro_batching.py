@@ -8,8 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from transformer.common.errors import InputError
-from transformer.serving.metrics import Metrics
-from transformer.serving.micro_batching import Job, MicroBatcher, QueueFull, choose_batch
+from transformer.serving.micro_batching import Job, Metrics, MicroBatcher, QueueFull, choose_batch
 
 
 class Model:

@@ -13,7 +13,7 @@ from transformer.common.language_names import language_name
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.constraints.terms import Glossary
 from transformer.serving.access import Access, Client, read_keys
-from transformer.serving.interfaces.deepl.glossaries import parse_entries
+from transformer.serving.interfaces.deepl import parse_entries
 from transformer.serving.languages import (
     Detector,
     Direction,
@@ -110,16 +110,13 @@ def test_a_glossary_asks_for_its_phrases() -> None:
             parse_entries(wrong, "tsv")
 
 
-def test_keys_are_read_and_their_requests_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_keys_are_read_and_their_requests_counted(tmp_path: Path) -> None:
     secret = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b"
     (tmp_path / "keys").write_text(f"# clients\n\nanna {secret} requests=2\nbob {'0' * 64}  -\n")
     clients = read_keys(tmp_path / "keys")
     assert clients == [Client("anna", secret, 2), Client("bob", "0" * 64)]
     now = 0.0
-    monkeypatch.setattr("transformer.serving.access.monotonic", lambda: now)
-    access = Access(clients, 1)
+    access = Access(clients, 1, clock=lambda: now)
     anna = access.client("secret")
     assert anna == clients[0] and access.client("Secret") is None
     assert [access.admits(anna, "here", 1) for _ in range(3)] == [True, True, False]
@@ -130,8 +127,7 @@ def test_keys_are_read_and_their_requests_counted(
     now = 120.0
     assert [access.admits(anna, "here", 5), access.admits(anna, "here", 1)] == [True, False]
     # Of more addresses than are counted, the one seen longest ago is forgotten.
-    monkeypatch.setattr("transformer.serving.access._MOST_CLIENTS", 2)
-    access = Access(None, 1)
+    access = Access(None, 1, max_counted=2, clock=lambda: now)
     assert [access.admits(None, where, 1) for where in "xyzzx"] == [True, True, True, False, True]
     for text in ("anna secret", f"anna {secret} requests=0"):
         (tmp_path / "keys").write_text(text)

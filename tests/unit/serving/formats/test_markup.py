@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.helpers.serving.marked import Words, dictionary, options, repeat, service, upper_case
-from transformer.serving.formats.blocks import Rules, parse
 from transformer.serving.formats.marked_text import translate_texts
+from transformer.serving.formats.markup import Rules, parse
 
 HTML, XML = Rules(), Rules(xml=True, kept={"x"}, splitting={"p"})
 TAGS = re.compile(r"<[^<>]*>")

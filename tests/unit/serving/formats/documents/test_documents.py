@@ -9,7 +9,7 @@ import pytest
 
 from tests.helpers.serving.office import IMAGE, W, changed, docx, odt, unzipped, zipped
 from transformer.common.errors import InputError
-from transformer.serving.formats.documents.document import FORMATS
+from transformer.serving.formats.documents import FORMATS
 
 MOST = 100_000
 
