@@ -61,26 +61,32 @@ def test_languages_by_code_alias_variant_and_run() -> None:
     found = [directions.code(code, targets) for code in asked]
     assert found == ["zh-hans", "de", "en", "zh-hans", None, None]
     assert [language_name(code) for code in ("de", "zh-hans", "de-at", "tlh")] == [
-        *("German", "Chinese (simplified)", "German (AT)", "tlh"),
+        "German",
+        "Chinese (simplified)",
+        "German (AT)",
+        "tlh",
     ]
     with pytest.raises(InputError, match=r"two models have the same .*en-de\); name .*languages="):
         Directions([*directions.all, directions.all[1]])
 
     config = RunConfig(data=DataConfig(source="EN", target="de"))
-    [one] = trained_directions(model, config)
-    assert (one.source, one.target) == ("en", "de")
-    [one] = trained_directions(model, config, "pt-br-en")
-    assert (one.source, one.target) == ("pt-br", "en")
+    [direction] = trained_directions(model, config)
+    assert (direction.source, direction.target) == ("en", "de")
+    [direction] = trained_directions(model, config, "pt-br-en")
+    assert (direction.source, direction.target) == ("pt-br", "en")
     corpora = {"one": CorpusConfig(source="fr"), "two": CorpusConfig()}
     found = trained_directions(model, replace(config, data=replace(config.data, corpora=corpora)))
-    assert [(one.source, one.target) for one in found] == [("en", "de"), ("fr", "de")]
+    assert [(direction.source, direction.target) for direction in found] == [
+        ("en", "de"),
+        ("fr", "de"),
+    ]
     chosen = [("bleu", True), ("rougel", False), ("squad_f1", False), ("exact_match", False)]
     for metric, sentences in chosen:
         metrics = MetricsConfig(test=(metric,), validation=(metric,), choose=metric)
         run = replace(config, metrics=metrics)
         for asked in (None, True, False):
-            [one] = trained_directions(model, run, sentences=asked)
-            assert one.sentences is (sentences if asked is None else asked)
+            [direction] = trained_directions(model, run, sentences=asked)
+            assert direction.sentences is (sentences if asked is None else asked)
     with pytest.raises(InputError, match="languages=english must be SOURCE-TARGET"):
         list(trained_directions(model, config, "english"))
 
@@ -92,7 +98,7 @@ def test_the_language_of_a_text_is_detected() -> None:
     assert both.detect(english)[0].confidence > 99
     assert both.detect("12 :-) 5") == []
     alone = Detector(["en"])
-    assert [one.language for one in alone.detect(german)] == ["en"]
+    assert [detected.language for detected in alone.detect(german)] == ["en"]
     assert alone.detect(german)[0].confidence < 5
     assert alone.detect("12 :-) 5") == [("en", 0.0)]
 
