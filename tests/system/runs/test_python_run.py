@@ -18,13 +18,12 @@ from torch.fx.experimental import _config as shape_settings
 from tests.helpers.runs.outcomes import differences, outcome
 from tests.helpers.runs.processes import call, tiny_overrides
 from tests.helpers.runs.runs import composed, run
-from transformer.checkpoint.config_file import read_config
+from transformer.checkpoint.run_directory import is_locked, read_config
 from transformer.common.errors import InputError
-from transformer.runs.report_values import run_report
+from transformer.runs.report import run_report
 from transformer.runs.resume import resumed_config
 from transformer.runs.train import train
 from transformer.settings.run import RunConfig
-from transformer.training.checkpointing.run_directory import is_locked
 
 SHORT = (
     *("trainer.max_steps=4", "trainer.val_check_interval=2", "trainer.log_every_n_steps=2"),

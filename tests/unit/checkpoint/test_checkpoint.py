@@ -10,6 +10,7 @@ import torch
 
 from tests.helpers.model.models import portable, run_of, tiny_transformer
 from transformer.checkpoint.checkpoint import (
+    FORMAT,
     PORTABLE,
     WEIGHTS_PREFIX,
     checkpoint_task,
@@ -17,7 +18,6 @@ from transformer.checkpoint.checkpoint import (
     read_payload,
     write_payload,
 )
-from transformer.checkpoint.validation import FORMAT
 from transformer.common.errors import InputError
 from transformer.model.transformer import Transformer
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from transformer.checkpoint.config_file import read_config, saved_config
+from transformer.checkpoint.run_directory import read_config, saved_config
 from transformer.common.errors import InputError
 from transformer.settings.run import RunConfig
 

@@ -10,7 +10,7 @@ import torch
 
 from tests.helpers.model.models import tiny_payload
 from transformer.checkpoint.checkpoint import find_last, read_payload, write_payload
-from transformer.checkpoint.locate import find_checkpoint, is_exported
+from transformer.checkpoint.run_directory import find_checkpoint, is_exported
 from transformer.common.errors import InputError
 
 

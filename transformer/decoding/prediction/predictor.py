@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 import torch
 
 from transformer.checkpoint import checkpoint
-from transformer.checkpoint.locate import find_checkpoint
+from transformer.checkpoint.run_directory import find_checkpoint
 from transformer.common.errors import InputError, errors_name
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.line_windows import make_windows, without_end

@@ -10,14 +10,14 @@ from pytorch_lightning import LightningModule
 
 from tests.helpers.training.fakes import fake_trainer
 from transformer.common.errors import AnotherRankFailed, InputError
+from transformer.training import checkpointing
 from transformer.training.callbacks.early_stopping import Patience
-from transformer.training.checkpointing import callbacks
-from transformer.training.checkpointing.callbacks import (
+from transformer.training.checkpointing import (
+    AtomicCheckpointIO,
     BestCheckpoint,
     LastCheckpoint,
     RecentCheckpoints,
 )
-from transformer.training.checkpointing.checkpoint_io import AtomicCheckpointIO
 from transformer.training.model_selection import ModelSelection
 from transformer.training.optimization.divergence import DivergenceDetector
 
@@ -152,7 +152,9 @@ def test_a_validation_still_due_runs_though_time_is_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, time_is_up: bool
 ) -> None:
     stops_before = []
-    monkeypatch.setattr(callbacks, "validate_now", lambda one: stops_before.append(one.should_stop))
+    monkeypatch.setattr(
+        checkpointing, "validate_now", lambda one: stops_before.append(one.should_stop)
+    )
     last, (trainer, _) = LastCheckpoint(tmp_path, 2), saving_trainer()
     trainer.fit_loop, trainer.max_steps, trainer.should_stop = Mock(), 9, time_is_up
     last.load_state_dict({"validates": True})

@@ -9,9 +9,9 @@ import torch
 
 from tests.helpers.training.sharded import payload, write
 from transformer.checkpoint.archive import SHARDS
-from transformer.checkpoint.locate import find_checkpoint
+from transformer.checkpoint.run_directory import find_checkpoint
 from transformer.checkpoint.sharded import SUFFIX
-from transformer.training.checkpointing.checkpoint_io import (
+from transformer.training.checkpointing import (
     consolidate,
     set_aside_outdated,
     set_aside_unused,

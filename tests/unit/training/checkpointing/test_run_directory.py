@@ -11,12 +11,7 @@ from typing import Any
 
 import pytest
 
-from transformer.common.errors import InputError
-from transformer.runs.resume import changes, find_run_to_resume, fixed_key_that_differs
-from transformer.settings.data import CorpusConfig, DataConfig
-from transformer.settings.model import ModelConfig
-from transformer.settings.run import RunConfig, run_config
-from transformer.training.checkpointing.run_directory import (
+from transformer.checkpoint.run_directory import (
     LOCK,
     has_checkpoint,
     is_finished,
@@ -25,6 +20,11 @@ from transformer.training.checkpointing.run_directory import (
     mark_finished,
     mark_unfinished,
 )
+from transformer.common.errors import InputError
+from transformer.runs.resume import changes, fixed_key_that_differs, resumed_or_new
+from transformer.settings.data import CorpusConfig, DataConfig
+from transformer.settings.model import ModelConfig
+from transformer.settings.run import RunConfig, run_config
 
 STARTED: dict[str, Any] = {
     "tokenizer": {"vocab_size": 300, "sampling": 0.0},
@@ -45,9 +45,13 @@ def write_run(folder: Path, *, config: object = STARTED, changed: int = 1) -> Pa
 
 
 def chosen(folder: Path, *, named: bool = False) -> str | None:
-    path, why = find_run_to_resume(CONFIG, folder, named=named)
-    assert "\n" not in why
-    return None if path is None else path.name
+    chosen = resumed_or_new(CONFIG, folder, named=named)
+    assert "\n" not in chosen.reason
+    if chosen.config.checkpoint is None:
+        assert chosen.folder == folder
+        return None
+    assert chosen.config.checkpoint == chosen.folder
+    return chosen.folder.name
 
 
 def test_the_newest_unfinished_run_of_the_same_config_goes_on(

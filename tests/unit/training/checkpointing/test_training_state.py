@@ -12,7 +12,7 @@ from transformer.checkpoint.checkpoint import write_payload
 from transformer.common.errors import InputError
 from transformer.settings.optimizer import OptimizerConfig
 from transformer.settings.schedule import ScheduleConfig
-from transformer.training.checkpointing.training_state import (
+from transformer.training.checkpointing import (
     check_saved_state,
     find_resumable,
     optimizer_state,
