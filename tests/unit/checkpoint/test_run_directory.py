@@ -54,6 +54,7 @@ def test_what_has_no_checkpoint_is_refused_with_advice(tmp_path: Path) -> None:
     folder = write_files(newest, "best")
     os.utime(folder, (2**31, 2**31))
     write_files(tmp_path / "stopped")
+    (tmp_path / "empty").mkdir()
     (tmp_path / "export").mkdir()
     (tmp_path / "export" / "model.bin").touch()
     for path, message in {
@@ -65,7 +66,7 @@ def test_what_has_no_checkpoint_is_refused_with_advice(tmp_path: Path) -> None:
         "runs/files/2026-11-22": r"does not exist \(did you mean .*/2026-11-2[01]",
         "runs/files/2026-11-21/checkpoints": f"folder of checkpoints; give its run, {newest}, or",
         "stopped": "holds no checkpoint: its run was stopped",
-        "stopped/..": "is a folder of runs",
+        "empty": "holds no checkpoints folder",
     }.items():
         with pytest.raises(InputError, match=message):
             find_checkpoint(tmp_path / path)
