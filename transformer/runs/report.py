@@ -17,7 +17,7 @@ from transformer.common.errors import InputError
 from transformer.common.escaping import escaped, escaped_json
 from transformer.common.files import given_path, read_json, write_text_whole
 from transformer.data.corpora.evaluation_text import read_texts, run_split
-from transformer.evaluation.comparison import compare as comparing
+from transformer.evaluation import comparison as comparing
 from transformer.reports.comparison import letters
 from transformer.reports.page import REPORT
 from transformer.reports.page.page import report_page
