@@ -11,7 +11,7 @@ from transformer.decoding.prediction.language_model import LanguageModel
 from transformer.decoding.prediction.predictor import Prediction, Predictor
 from transformer.decoding.prediction.tagger import Tagger
 from transformer.interchange.translators import fetched
-from transformer.settings.predict import PredictConfig
+from transformer.settings.translator import PredictConfig
 
 Loaded = Callable[[Predictor], object]
 

@@ -11,7 +11,7 @@ from transformer.data.corpora.evaluation_text import read_texts, run_split
 from transformer.evaluation.comparison import compare as comparing
 from transformer.reports.page.sentences import moved_rows, sentence_rows
 from transformer.reports.scores import failures_file
-from transformer.settings.compare import ComparisonKeys
+from transformer.settings.evaluation import ComparisonKeys
 from transformer.settings.run import RunConfig
 from transformer.tasks.registry import is_translation
 

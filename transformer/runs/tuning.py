@@ -25,8 +25,8 @@ from transformer.evaluation.comparison.significance import (
 from transformer.evaluation.metrics import DECIMALS, Score, build_metric, score
 from transformer.model.build import build_transformer
 from transformer.settings.decoding import NEUTRAL, SearchConfig
+from transformer.settings.evaluation import TuneConfig, WeightsName
 from transformer.settings.metrics import MetricsConfig
-from transformer.settings.tune import TuneConfig, WeightsName
 from transformer.training.checkpointing.averaging import average_checkpoints, newest_checkpoints
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from transformer.data.batching.batch import UNTAGGED
-from transformer.data.batching.token_batches import BatchKey
+from transformer.data.batching.batch_sequence import BatchKey
 from transformer.data.datamodules.tagging import TaggedDataset
 from transformer.data.text.conllu import UPOS, TaggedSentence
 from transformer.data.tokenization.tokenizer import Tokenizer

@@ -9,7 +9,7 @@ from transformer.evaluation.comparison import buckets
 from transformer.evaluation.comparison.sentence_deltas import Movement, SentenceScores, movement
 from transformer.evaluation.comparison.significance import TestedMetric, paired_tests
 from transformer.evaluation.metrics import build_metric
-from transformer.settings.compare import ComparisonKeys
+from transformer.settings.evaluation import ComparisonKeys
 from transformer.settings.metrics import MetricsConfig
 
 
