@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from transformer.cli.threads import set_threads
 from transformer.commands.compare import compare
-from transformer.evaluation.comparison.compare import Comparison
+from transformer.evaluation.comparison import Comparison
 from transformer.reports.comparison import format_comparison, print_comparison
 from transformer.reports.scores import print_json
 from transformer.settings.evaluation import CompareConfig
