@@ -58,8 +58,8 @@ def vocabularies(
         for path, model in zip(paths, _learn(config, pairs, name), strict=False):
             with written_whole(path) as part:
                 part.write_bytes(model or b"")
-    source, *target = (path.read_bytes() for path in paths)
-    return source, target[0] if target else None
+    models = [path.read_bytes() for path in paths]
+    return models[0], None if config.one_vocabulary else models[1]
 
 
 def _learn(config: TokenizerConfig, pairs: Pairs, name: object) -> tuple[bytes, bytes | None]:
