@@ -16,7 +16,7 @@ from transformer.common.files import given_path, written_whole
 from transformer.data.text.lines import read_lines
 from transformer.data.text.parallel import plain_pairs
 from transformer.recipes.remote_teacher import ANSWER_START, Answer, Client, RemoteTeacher, ask_all
-from transformer.settings.ask import AskConfig, ServerKeys
+from transformer.settings.commands import AskConfig, ServerKeys
 
 SOURCE, TARGET, LEFT_OUT = "source.txt", "target.txt", "left_out.jsonl"
 """Files of the output: the pairs, and the lines without an answer."""

@@ -24,7 +24,7 @@ from transformer.evaluation.attention_heads import (
 from transformer.interchange.translators import load_translator, local_run
 from transformer.model.transformer import Transformer
 from transformer.reports.attention_page import attention_page
-from transformer.settings.attention import AttentionConfig
+from transformer.settings.commands import AttentionConfig
 from transformer.settings.run import RunConfig
 
 

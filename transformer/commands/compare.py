@@ -34,7 +34,7 @@ from transformer.evaluation.comparison import (
 )
 from transformer.interchange.translators import fetched, load_translator
 from transformer.reports.comparison import save_comparison
-from transformer.settings.compare import CompareConfig
+from transformer.settings.evaluation import CompareConfig
 from transformer.settings.metrics import MetricsConfig
 from transformer.settings.run import RunConfig
 

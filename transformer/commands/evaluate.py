@@ -18,7 +18,7 @@ from transformer.commands.scored_text import (
 from transformer.commands.scoring import changed_metrics
 from transformer.commands.stress import save_stress
 from transformer.common.errors import InputError
-from transformer.data.corpora.mixture import AnySplit
+from transformer.data.corpora.resolve import AnySplit
 from transformer.data.text.parallel import Referenced
 from transformer.data.text.phrases import read_phrases
 from transformer.data.text.word_alignment import WordLinks, read_links
@@ -36,7 +36,7 @@ from transformer.quality.failures.monitor import Failures, as_outputs, find_fail
 from transformer.quality.stress import StressReport, StressTest
 from transformer.quality.unknown_symbols import checked_symbols
 from transformer.reports.scores import save_report
-from transformer.settings.evaluate import EvaluateConfig
+from transformer.settings.evaluation import EvaluateConfig
 from transformer.tasks.registry import make_task
 
 

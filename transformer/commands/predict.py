@@ -9,7 +9,7 @@ from transformer.common.files import written_whole
 from transformer.decoding.device import find_device, suited_batch_tokens
 from transformer.decoding.prediction import LanguageModel, Prediction, Predictor, Tagger
 from transformer.interchange.translators import fetched
-from transformer.settings.predict import PredictConfig
+from transformer.settings.translator import PredictConfig
 
 Loaded = Callable[[Predictor], object]
 

@@ -31,8 +31,7 @@ from transformer.decoding.translator import Translation, Translator
 from transformer.interchange.translators import load_translator, local_run, needs_run
 from transformer.quality.unknown_symbols import checked_symbols
 from transformer.settings.data import DataConfig
-from transformer.settings.translate import TranslateConfig
-from transformer.settings.translator import Form
+from transformer.settings.translator import Form, TranslateConfig
 
 if TYPE_CHECKING:
     from transformer.quality.failures.flagging import Flagging

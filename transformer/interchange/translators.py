@@ -70,7 +70,7 @@ def local_run(name: str) -> Path:
     if not is_hub_name(name):
         return given_path(name)
     from transformer.interchange.import_model import import_model  # with all architectures
-    from transformer.settings.import_model import ImportConfig
+    from transformer.settings.commands import ImportConfig
 
     try:
         return import_model(ImportConfig(HUB + name.removeprefix(HUB)))
@@ -242,7 +242,7 @@ def _automatic_export(
     if not folder.is_dir():
         log.warning("engine=auto: writing %s and comparing it on validation", folder)
         from transformer.interchange.export_formats import write_export
-        from transformer.settings.export import ExportConfig
+        from transformer.settings.commands import ExportConfig
 
         export = ExportConfig(str(paths[0]), trust=config.trust)
         verified = write_export(*load_translator(export.translator, as_stored=True), export, folder)

@@ -23,7 +23,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 from transformer.common.errors import InputError
 from transformer.common.language_names import language_name
-from transformer.settings.ask import INCOMPLETE, ServerKeys
+from transformer.settings.commands import INCOMPLETE, ServerKeys
 
 LONGEST_BACKOFF = 60.0
 """Seconds between two tries, at most, by our own choice."""

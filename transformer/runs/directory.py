@@ -46,7 +46,7 @@ _PACKAGES = (
 """Packages whose versions are recorded."""
 
 _START_LOGGERS = (
-    "transformer.data.corpora.holdout",
+    "transformer.data.corpora.split",
     "transformer.data.datamodules",
     "transformer.data.text.training_filters",
     "transformer.quality",

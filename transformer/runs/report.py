@@ -25,7 +25,7 @@ from transformer.reports.page.sentences import moved_rows, sentence_rows
 from transformer.reports.page.summary import summary
 from transformer.reports.scores import failures_file, read_scores
 from transformer.runs.directory import read_record
-from transformer.settings.compare import ComparisonKeys
+from transformer.settings.evaluation import ComparisonKeys
 from transformer.settings.run import RunConfig, plain_values
 from transformer.tasks.registry import is_translation, task_class
 from transformer.training.model_selection import best_by_text

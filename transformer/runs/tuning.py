@@ -26,8 +26,8 @@ from transformer.evaluation.significance import (
 )
 from transformer.model.build import build_transformer
 from transformer.settings.decoding import NEUTRAL, SearchConfig
+from transformer.settings.evaluation import TuneConfig, WeightsName
 from transformer.settings.metrics import MetricsConfig
-from transformer.settings.tune import TuneConfig, WeightsName
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,7 @@ from transformer.checkpoint.checkpoint import write_payload
 from transformer.checkpoint.run_directory import find_checkpoint
 from transformer.checkpoint.sharded import SUFFIX
 from transformer.common.errors import AnotherRankFailed, InputError
-from transformer.settings.optimizer import OptimizerConfig
-from transformer.settings.schedule import ScheduleConfig
+from transformer.settings.training import OptimizerConfig, ScheduleConfig
 from transformer.training.callbacks.early_stopping import Patience
 from transformer.training.checkpointing import (
     AtomicCheckpointIO,
