@@ -15,20 +15,19 @@ import numpy as np
 import torch
 from torch import nn
 
-from transformer.checkpoint.checkpoint import Checkpoint
+from transformer.checkpoint.checkpoint import Checkpoint, validate_size
 from transformer.checkpoint.exported import read_settings
-from transformer.checkpoint.locate import ENGINE_WEIGHTS as WEIGHTS
-from transformer.checkpoint.validation import validate_size
+from transformer.checkpoint.run_directory import ENGINE_WEIGHTS as WEIGHTS
 from transformer.common.errors import InputError, raise_objections, readable
 from transformer.common.files import given_path
 from transformer.data.text.parallel import Referenced
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.batched_search import max_subwords
+from transformer.decoding.fingerprint import check_fingerprint
 from transformer.decoding.long_inputs import Segment
-from transformer.decoding.search.interface import Hypothesis
+from transformer.decoding.search.search import Hypothesis
 from transformer.decoding.search.shortlist import ENGINE_FILE, Shortlist
-from transformer.decoding.translation.fingerprint import check_fingerprint
-from transformer.decoding.translation.translator import Searcher, Translator, torch_engine
+from transformer.decoding.translator import Searcher, Translator, torch_engine
 from transformer.interchange.verification import (
     CTRANSLATE2,
     PLAIN,

@@ -4,14 +4,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from transformer.checkpoint.locate import run_folder
+from transformer.checkpoint.run_directory import run_folder
 from transformer.checkpoint.trust import require_trust
 from transformer.common.errors import InputError, require_package
 from transformer.common.files import given_path, written_whole
 from transformer.data.corpora.evaluation_text import validation_pairs
+from transformer.decoding.fingerprint import write_fingerprint
 from transformer.decoding.search.shortlist import ENGINE_FILE, FILE
-from transformer.decoding.translation.fingerprint import write_fingerprint
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator
 from transformer.interchange.architectures.huggingface import verify_huggingface, write_huggingface
 from transformer.interchange.argos import verify_argos, write_argos
 from transformer.interchange.ctranslate2 import (
@@ -29,8 +29,8 @@ from transformer.interchange.safetensors import (
     write_settings,
 )
 from transformer.interchange.web_page import MODEL, find_runtime, write_web
+from transformer.settings.commands import ExportConfig
 from transformer.settings.data import DataConfig
-from transformer.settings.export import ExportConfig
 from transformer.settings.metrics import METRICS
 from transformer.settings.run import RunConfig
 

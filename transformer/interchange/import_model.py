@@ -17,10 +17,16 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from transformer.checkpoint.checkpoint import PORTABLE, WEIGHTS_PREFIX, portable_part, write_payload
-from transformer.checkpoint.config_file import write_config
+from transformer.checkpoint.checkpoint import (
+    PORTABLE,
+    WEIGHTS_PREFIX,
+    Portable,
+    all_finite,
+    portable_part,
+    write_payload,
+)
 from transformer.checkpoint.exported import read_safetensors
-from transformer.checkpoint.validation import Portable, all_finite
+from transformer.checkpoint.run_directory import write_config
 from transformer.common.cache import locked
 from transformer.common.errors import (
     InputError,
@@ -38,9 +44,9 @@ from transformer.interchange.architectures.npz import DECODER, read_npz
 from transformer.interchange.architectures.subwords import ImportedTokenizer
 from transformer.interchange.architectures.weights import import_weights, is_untied
 from transformer.interchange.files import read_mapping
+from transformer.settings.commands import ImportConfig
 from transformer.settings.data import DataConfig
 from transformer.settings.decoding import SearchConfig
-from transformer.settings.import_model import ImportConfig
 from transformer.settings.model import ModelConfig
 from transformer.settings.run import RunConfig
 from transformer.settings.tokenizer import EOS, PAD

@@ -26,7 +26,7 @@ from transformer.data.tokenization.normalization import WORD_START
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.batched_search import max_subwords
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator
 from transformer.interchange.architectures.subwords import parse_subwords
 from transformer.interchange.files import read_mapping, write_json
 from transformer.interchange.verification import ONNX, PLAIN, check_expressible, compare_texts

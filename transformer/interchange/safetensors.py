@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 
+from transformer.checkpoint.checkpoint import Portable
 from transformer.checkpoint.exported import SCALE, SETTINGS, SIDES, read_safetensors
-from transformer.checkpoint.locate import SAFETENSORS as WEIGHTS
-from transformer.checkpoint.validation import Portable
+from transformer.checkpoint.run_directory import SAFETENSORS as WEIGHTS
 from transformer.data.text.parallel import Referenced
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator
 from transformer.interchange.files import write_json
 from transformer.interchange.verification import PLAIN, check_heads, compare_texts
 from transformer.model.layers.quantization import in_precision, rounded

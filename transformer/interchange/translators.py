@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from transformer.checkpoint import locate
+from transformer.checkpoint import run_directory
 from transformer.checkpoint.checkpoint import Checkpoint, Loaded
 from transformer.checkpoint.exported import load_model
 from transformer.common.errors import InputError, MissingFile, require_package
@@ -19,10 +19,10 @@ from transformer.data.tokenization.tags import SourceTags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner
 from transformer.decoding.device import find_device, suited_batch_tokens, suited_precision
-from transformer.decoding.search.ensemble import Ensemble, Model
+from transformer.decoding.fingerprint import compute_fingerprint
+from transformer.decoding.search.model_step import Ensemble, Model
 from transformer.decoding.search.shortlist import FILE, with_shortlist_of
-from transformer.decoding.translation.fingerprint import compute_fingerprint
-from transformer.decoding.translation.translator import Engine, Translator, trained_with
+from transformer.decoding.translator import Engine, Translator, trained_with
 from transformer.model.head_masks import head_name, parse_heads, switch_off
 from transformer.model.layers.quantization import in_precision
 from transformer.model.transformer import Transformer
@@ -70,7 +70,7 @@ def local_run(name: str) -> Path:
     if not is_hub_name(name):
         return given_path(name)
     from transformer.interchange.import_model import import_model  # with all architectures
-    from transformer.settings.import_model import ImportConfig
+    from transformer.settings.commands import ImportConfig
 
     try:
         return import_model(ImportConfig(HUB + name.removeprefix(HUB)))
@@ -118,7 +118,7 @@ def load_checkpoints(paths: Sequence[Path], *, trusted: bool = False) -> list[Ch
 
 
 def _checkpoint(path: Path, *, trusted: bool) -> Checkpoint:
-    if locate.is_ctranslate2(path):
+    if run_directory.is_ctranslate2(path):
         from transformer.interchange.ctranslate2 import read_ctranslate2
 
         return read_ctranslate2(path)
@@ -137,8 +137,8 @@ def _model(
     names = [heads_off] if isinstance(heads_off, str) else heads_off
     models = []
     for checkpoint in checkpoints:
-        if locate.is_ctranslate2(checkpoint.path) and device.type != "meta":
-            raise InputError(f"{checkpoint.path} {locate.ENGINE_EXPORT}")
+        if run_directory.is_ctranslate2(checkpoint.path) and device.type != "meta":
+            raise InputError(f"{checkpoint.path} {run_directory.ENGINE_EXPORT}")
         model = checkpoint.model
         switch_off(model, parse_heads(model, names))
         model = model.float() if as_stored else in_precision(model, precision, device)
@@ -183,7 +183,7 @@ def _with_export(
     folder = _export_folder(config, paths[0])
     device = find_device(config.device)
     model_device = device
-    if locate.is_ctranslate2(paths[0]):
+    if run_directory.is_ctranslate2(paths[0]):
         if config.heads_off:
             raise InputError(f"heads_off= {needs_run(paths[0])}")
         model_device = torch.device("meta")  # CTranslate2 alone has the weights of an export
@@ -201,13 +201,14 @@ def needs_run(export: Path) -> str:
 def _export_folder(config: TranslatorConfig, checkpoint: Path) -> Path:
     """The folder that the user names, else the checkpoint if it is one, else that of the run."""
     folder = config.engine_folder or checkpoint
-    if locate.is_ctranslate2(folder):
+    if run_directory.is_ctranslate2(folder):
         return folder
     if config.engine_folder is None:
         if not checkpoint.exists():
-            locate.find_checkpoint(checkpoint)  # raises InputError with a suggestion
-        folder = locate.run_folder(folder) / "export"
-    exports = sorted(file.parent for file in folder.glob(f"ctranslate2*/{locate.ENGINE_WEIGHTS}"))
+            run_directory.find_checkpoint(checkpoint)  # raises InputError with a suggestion
+        folder = run_directory.run_folder(folder) / "export"
+    weights = folder.glob(f"ctranslate2*/{run_directory.ENGINE_WEIGHTS}")
+    exports = sorted(file.parent for file in weights)
     if len(exports) == 1:
         return exports[0]
     advice = f"make one: transformer export checkpoint={checkpoint} format=ctranslate2"
@@ -225,7 +226,7 @@ def _automatic_export(
     require_package("ctranslate2", "CTranslate2", "export")
     search = translator.search
     model = translator.ensemble
-    if not isinstance(model, Transformer) or locate.is_exported(paths[0]):
+    if not isinstance(model, Transformer) or run_directory.is_exported(paths[0]):
         raise InputError("CTranslate2 is for one checkpoint of a run")
     if translator.device.type != "cpu" or config.precision not in (None, "float32"):
         raise InputError("CTranslate2 is for float32 on a CPU; export has quantization=int8")
@@ -238,7 +239,7 @@ def _automatic_export(
     from transformer.interchange.ctranslate2 import check_search
 
     check_search(search, translator.tokenizer)
-    run = locate.run_folder(paths[0])
+    run = run_directory.run_folder(paths[0])
     name = f"auto-{compute_fingerprint(model, translator.tokenizer)[:12]}"
     if (run / FILE).is_file():  # the export includes this shortlist
         name += f"-{file_digest(run / FILE).hex()[:12]}"
@@ -246,7 +247,7 @@ def _automatic_export(
     if not folder.is_dir():
         log.warning("engine=auto: writing %s and comparing it on validation", folder)
         from transformer.interchange.export_formats import write_export
-        from transformer.settings.export import ExportConfig
+        from transformer.settings.commands import ExportConfig
 
         export = ExportConfig(str(paths[0]), trust=config.trust)
         stored, run_config = load_translator(export.translator, as_stored=True)

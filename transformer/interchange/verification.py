@@ -7,7 +7,7 @@ from typing import Any
 from transformer.common.errors import InputError
 from transformer.data.text.parallel import Referenced
 from transformer.decoding.batched_search import max_subwords
-from transformer.decoding.translation.translator import Translator, torch_engine
+from transformer.decoding.translator import Translator, torch_engine
 from transformer.evaluation.metrics import score
 from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.attention.scaled_dot_product import attend_with_weights

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from transformer.common.errors import InputError
 from transformer.common.files import written_whole
 from transformer.common.language_names import language_name
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator
 from transformer.interchange.files import write_json
 from transformer.interchange.onnx import DECODER, ENCODER, write_onnx
 from transformer.settings.data import DataConfig

@@ -18,7 +18,7 @@ from transformer.serving.formats.placeholders import TranslateBatch, translate_w
 from transformer.serving.languages import Detected, Detector, Directions
 from transformer.serving.micro_batching import Job, Metrics, MicroBatcher
 from transformer.serving.sentences import Part, Splitting, plain_blanks, split_sentences
-from transformer.settings.serve import Limits
+from transformer.settings.commands import Limits
 
 _LONGEST_REMEMBERED = 1000
 """Characters of a sentence in the cache."""

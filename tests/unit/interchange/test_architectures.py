@@ -14,7 +14,7 @@ from tests.helpers.suite.lazy import hf
 from transformer.__main__ import main
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator
 from transformer.interchange.architectures.architecture import nearest_architecture, read_config
 from transformer.interchange.architectures.huggingface import write_huggingface
 from transformer.interchange.import_model import Imported, read_folder, read_weights

@@ -18,9 +18,9 @@ from transformer.common.errors import InputError
 from transformer.data.tokenization.tags import SourceTags, TaggedText, Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.constraints.request import Constraints
+from transformer.decoding.fingerprint import write_fingerprint
 from transformer.decoding.search.shortlist import ENGINE_FILE, Shortlist
-from transformer.decoding.translation.fingerprint import write_fingerprint
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator
 from transformer.interchange.argos import translate_as_argos, verify_argos, write_argos
 from transformer.interchange.ctranslate2 import (
     CTranslate2Engine,
