@@ -16,8 +16,7 @@ from transformer.model.build import build_transformer
 from transformer.settings.optimizer import OptimizerConfig
 from transformer.settings.schedule import ScheduleConfig
 from transformer.training.losses.cross_entropy import loss_function
-from transformer.training.optimization.optimizer import build_optimizer
-from transformer.training.optimization.schedule import build_schedule
+from transformer.training.optimization import build_optimizer, build_schedule
 
 # fmt: off
 GOLDEN = {

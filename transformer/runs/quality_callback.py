@@ -14,7 +14,7 @@ from transformer.quality.failures.flags import Detector
 from transformer.quality.failures.monitor import SentenceFlags, find_failures
 from transformer.quality.failures.thresholds import SAMPLE, Thresholds, lowest_usual
 from transformer.settings.data import DataConfig
-from transformer.tasks.translate_validation import TranslateValidation, ValidationOutputs
+from transformer.tasks.translation import TranslateValidation, ValidationOutputs
 
 logger = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from transformer.settings.run import RunConfig
 from transformer.settings.schedule import ScheduleConfig
 from transformer.settings.tokenizer import TokenizerConfig
 from transformer.settings.trainer import TrainerConfig
-from transformer.tasks.translation_module import TranslationModule
+from transformer.tasks.translation import TranslationModule
 
 
 def recovery_config(**changes: Any) -> RecoveryConfig:

@@ -10,7 +10,7 @@ from pytorch_lightning import LightningModule
 
 from tests.helpers.training.fakes import fake_trainer
 from transformer.common.errors import AnotherRankFailed, InputError
-from transformer.training.callbacks.early_stopping import Patience
+from transformer.training.callbacks.best_score import Patience
 from transformer.training.checkpointing import callbacks
 from transformer.training.checkpointing.callbacks import (
     BestCheckpoint,
@@ -19,7 +19,7 @@ from transformer.training.checkpointing.callbacks import (
 )
 from transformer.training.checkpointing.checkpoint_io import AtomicCheckpointIO
 from transformer.training.model_selection import ModelSelection
-from transformer.training.optimization.divergence import DivergenceDetector
+from transformer.training.optimization import DivergenceDetector
 
 
 class Disk(AtomicCheckpointIO):

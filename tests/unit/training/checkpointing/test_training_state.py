@@ -18,8 +18,7 @@ from transformer.training.checkpointing.training_state import (
     optimizer_state,
     schedule_state,
 )
-from transformer.training.optimization.optimizer import build_optimizer
-from transformer.training.optimization.schedule import build_schedule
+from transformer.training.optimization import build_optimizer, build_schedule
 
 ADAM = OptimizerConfig(lr=1e-3)
 LOADER: dict[str, Any] = {
