@@ -19,10 +19,9 @@ from transformer.data.datamodules.base import BatchModule
 from transformer.data.datamodules.translation import TranslationData
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import HeadName, guided_head
+from transformer.decoding.document_translator import DocumentTranslator, in_documents
 from transformer.decoding.long_inputs import SourceLimits, warn_about_length_limit
-from transformer.decoding.translation.document_translator import DocumentTranslator, in_documents
-from transformer.decoding.translation.result import length_counts
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator, length_counts
 from transformer.evaluation.metrics import build_metric, score
 from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.build import build_transformer

@@ -20,9 +20,7 @@ from transformer.data.batching.loader import Update
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.model.layers.lora import DOWN, UP
 from transformer.settings.model import Frozen, ModelConfig
-from transformer.settings.optimizer import OptimizerConfig
-from transformer.settings.recovery import RecoveryConfig
-from transformer.settings.schedule import ScheduleConfig
+from transformer.settings.training import OptimizerConfig, RecoveryConfig, ScheduleConfig
 
 logger = logging.getLogger(__name__)
 

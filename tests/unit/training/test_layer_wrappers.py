@@ -19,7 +19,7 @@ from transformer.runs import train
 from transformer.settings.data import DataConfig
 from transformer.settings.model import ModelConfig
 from transformer.settings.run import RunConfig
-from transformer.settings.trainer import TrainerConfig
+from transformer.settings.training import TrainerConfig
 from transformer.training import layer_wrappers
 from transformer.training.layer_wrappers import (
     CompileChoice,

@@ -12,8 +12,7 @@ from tests.helpers.model.models import tiny_transformer
 from tests.helpers.training.updates import any_tokenizer, recovery_config
 from transformer.data.batching.batch import collate
 from transformer.data.batching.loader import Update
-from transformer.settings.optimizer import OptimizerConfig
-from transformer.settings.schedule import ScheduleConfig
+from transformer.settings.training import OptimizerConfig, ScheduleConfig
 from transformer.training.optimization import (
     Diverged,
     DivergenceDetector,

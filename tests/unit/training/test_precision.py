@@ -15,7 +15,7 @@ from transformer.common.processor import PROCESSORS
 from transformer.model.attention.kernels.fused import attend_fused
 from transformer.model.layers.norm import HeadNorm
 from transformer.runs.train import train
-from transformer.settings.trainer import TrainerConfig
+from transformer.settings.training import TrainerConfig
 from transformer.training.precision import resolve_precision, search_autocast
 
 

@@ -12,7 +12,7 @@ from tests.helpers.model.tolerance import assert_close
 from tests.helpers.training.fakes import fake_trainer
 from tests.helpers.training.updates import translation_module
 from transformer.common.errors import InputError
-from transformer.settings.optimizer import OptimizerConfig
+from transformer.settings.training import OptimizerConfig
 from transformer.training.optimization import build_optimizer
 from transformer.training.update import Means, clip_mean_gradient, mean_gradient_scale
 

@@ -14,7 +14,7 @@ from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
 from transformer.common.errors import require_package
 from transformer.common.files import NoSpaceLeft, open_unlinked, written_whole
-from transformer.settings.logger import LoggerConfig, WandbConfig
+from transformer.settings.training import LoggerConfig, WandbConfig
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter

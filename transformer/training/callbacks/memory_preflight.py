@@ -53,7 +53,7 @@ class MemoryPreflight(Callback):
 
     def _compare(self, trainer: Trainer) -> None:
         """Raise InputError if the ranks plan different batches."""
-        digest = hashlib.sha256(repr(self.data.row.identity()).encode()).hexdigest()
+        digest = hashlib.sha256(repr(self.data.sequence.identity()).encode()).hexdigest()
         digests = [digest] * trainer.world_size
         if trainer.world_size > 1:
             torch.distributed.all_gather_object(digests, digest)

@@ -15,7 +15,7 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 from tests.helpers.training.fakes import fake_module, fake_trainer
 from transformer.common import errors
 from transformer.common.errors import InputError
-from transformer.settings.logger import LoggerConfig, WandbConfig
+from transformer.settings.training import LoggerConfig, WandbConfig
 from transformer.training.callbacks import loggers as loggers_module
 from transformer.training.callbacks.loggers import (
     ContinuedCSVLogger,

@@ -11,7 +11,7 @@ from tests.helpers.model.tolerance import assert_close
 from tests.helpers.training.losses import loss_config
 from tests.helpers.training.updates import translation_module
 from transformer.data.batching.batch import collate
-from transformer.settings.loss import LossConfig
+from transformer.settings.training import LossConfig
 from transformer.tasks.translation import TranslationModule
 from transformer.training.losses.cross_entropy import cross_entropy
 from transformer.training.losses.r_drop import plain_r_drop_loss, r_drop_loss
