@@ -34,8 +34,7 @@ from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from transformer.checkpoint.checkpoint import PORTABLE
-from transformer.checkpoint.validation import Portable
+from transformer.checkpoint.checkpoint import PORTABLE, Portable
 from transformer.common.errors import InputError, is_out_of_memory
 from transformer.common.processes import SIGNALS
 from transformer.data.batching.loader import Update
@@ -43,7 +42,7 @@ from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.model.layers.dropout import all_layers
 from transformer.model.transformer import Transformer
 from transformer.settings.run import RunConfig
-from transformer.training.checkpointing import training_state
+from transformer.training import checkpointing
 from transformer.training.layer_wrappers import compile_choice, compile_layers, recompute_layers
 from transformer.training.losses.cross_entropy import (
     joined_bias,
@@ -273,7 +272,7 @@ class UpdateModule(LightningModule, ABC):
         """
         if self.trainer.state.fn != TrainerFn.FITTING:
             return
-        training_state.restore_progress(checkpoint, self.trainer, self)
+        checkpointing.restore_progress(checkpoint, self.trainer, self)
         saved = checkpoint["recovery"]
         if saved["lr"] != self.config.optimizer.lr:
             # The user has set another, as the last message of a diverged run advises.
@@ -281,11 +280,11 @@ class UpdateModule(LightningModule, ABC):
         self.detector.load_state_dict(saved)
         new: Any = self.configure_optimizers()
         schedule = new["lr_scheduler"]["scheduler"]
-        rates = training_state.schedule_state(
+        rates = checkpointing.schedule_state(
             schedule, checkpoint["global_step"], self.detector.lr_scale
         )
         # A rank with sharded weights takes its part of the moments.
-        moments = training_state.optimizer_state(
+        moments = checkpointing.optimizer_state(
             checkpoint["optimizer_states"], new["optimizer"], copies=not self.sharded
         )
         for index, group in enumerate(moments["param_groups"]):

@@ -94,7 +94,7 @@ class SignalAt:
         from transformer.data.datamodules.translation import TranslationData
         from transformer.tasks.translation import TranslateValidation, TranslationTask
         from transformer.training.callbacks.metrics import Measure
-        from transformer.training.checkpointing.callbacks import LastCheckpoint
+        from transformer.training.checkpointing import LastCheckpoint
 
         around: dict[str, Any] = {
             "prepare": (TranslationData, "prepare_data"),
