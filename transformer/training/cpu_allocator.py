@@ -23,9 +23,11 @@ def return_freed_memory() -> bool:
 
 
 def _mallopt(option: int, value: int) -> bool:
-    libc = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
-    mallopt = getattr(libc, "mallopt", lambda option, value: 0)
-    return bool(mallopt(option, value))
+    """Set an option of glibc; False where there is none."""
+    if not sys.platform.startswith("linux"):
+        return False
+    libc = ctypes.CDLL(None)
+    return hasattr(libc, "mallopt") and bool(libc.mallopt(option, value))
 
 
 def keep_products() -> None:

@@ -22,11 +22,9 @@ from transformer.model.single_stack import build_single_stack
 from transformer.tasks.language_modeling import LanguageModule
 from transformer.tasks.tagging import TaggingModule
 from transformer.training.callbacks.metrics import Measure
-from transformer.training.optimization.activation_checkpointing import recompute_layers
-from transformer.training.optimization.divergence import Diverged
-from transformer.training.optimization.optimizer import build_optimizer
-from transformer.training.step.outcome import UpdateNumbers
-from transformer.training.step.update_module import UpdateModule
+from transformer.training.layer_wrappers import recompute_layers
+from transformer.training.optimization import Diverged, build_optimizer
+from transformer.training.update import UpdateModule, UpdateNumbers
 
 SOURCES, TARGETS = [[7, 8, 9, 10, 11], [5]], [[6, 8, 4], [9, 9, 9, 9]]
 PAIRS = collate(SOURCES, TARGETS)

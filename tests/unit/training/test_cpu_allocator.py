@@ -6,12 +6,12 @@ import sys
 
 import pytest
 
-from transformer.training.optimization.cpu_allocator import keep_freed_memory
+from transformer.training.cpu_allocator import keep_freed_memory
 
 # In a process of its own: the setting cannot be taken back.
 CODE = """
 import resource, sys
-from transformer.training.optimization.cpu_allocator import keep_freed_memory
+from transformer.training.cpu_allocator import keep_freed_memory
 took = keep_freed_memory()
 def touch():
     block = bytearray(64 << 20)
@@ -42,7 +42,7 @@ def test_elsewhere_it_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 # More shapes than oneDNN remembers by itself, then one of the first again.
 SHAPES = """
 import torch
-from transformer.training.optimization.cpu_allocator import keep_products
+from transformer.training.cpu_allocator import keep_products
 keep_products()
 right = torch.randn(64, 64).to(torch.bfloat16)
 for rows in [*range(33, 1133), 40]:
