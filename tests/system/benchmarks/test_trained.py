@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from benchmarks.results import ablations, results
-from benchmarks.results.calls import UNKNOWN
-from benchmarks.results.records import Records, machine
 from benchmarks.results.results import columns
-from benchmarks.results.trained import Trained, train_all
-from benchmarks.results.version import code_version
+from benchmarks.support.calls import UNKNOWN
+from benchmarks.support.records import Records, machine
+from benchmarks.support.trained import Trained, train_all
+from benchmarks.support.version import code_version
 from tests.helpers.runs.runs import PROJECT
 
 pytestmark = pytest.mark.thorough

@@ -113,7 +113,7 @@ class FusedLoss(torch.autograd.Function):
 def _in_blocks(
     rows: Float[Tensor, "*passes token width"], chunk: int
 ) -> Float[Tensor, "*passes padded width"]:
-    """Append zeros up to whole blocks: each new shape costs up to 12 ms (docs/performance.md)."""
+    """Append zeros up to whole blocks: each new shape costs up to 12 ms (benchmarks/training)."""
     missing = -rows.size(-2) % min(BLOCK, chunk)
     return F.pad(rows, (0, 0, 0, missing)) if missing else rows
 
