@@ -34,14 +34,15 @@ def _first_rows() -> list[Row]:
     rows.append(Row("update", "base, torch.nn.Transformer", "updates:torch_transformer"))
     for mode, compiled in COMPILED.items():
         rows.append(Row("update", f"big, {mode}", "updates:ours", {"model": "big", **compiled}))
-    for name, (function, settings) in SEARCHES.items():
+    for engine, (function, options) in SEARCHES.items():
         for count in (32, 256, 1024):
-            arguments = {"sentences": count, **settings}
-            rows.append(Row("decode", f"{count} sentences, {name}", function, arguments))
+            arguments = {"sentences": count, **options}
+            rows.append(Row("decode", f"{count} sentences, {engine}", function, arguments))
     for length in (16, 32, 64, 128, 512):
         for mask in ("padded", "causal"):
-            arguments = {"length": length, "mask": mask}
-            rows.append(Row("attention", f"{length}, {mask}", "operations:attention", arguments))
+            name = f"{length}, {mask}"
+            settings = {"length": length, "mask": mask}
+            rows.append(Row("attention", name, "operations:attention", settings))
     for mode, compiled in COMPILED.items():
         chunks = [32_768, 8192, 2048, 512]
         if mode == "eager":

@@ -1,10 +1,14 @@
 """Rows of ``python -m benchmarks.gpu`` on whole runs, on made-up text.
 
-It does not know how a row is started, or where its numbers go.
+Most run in this process; a resumed run and one on several GPUs are processes of their own.
 """
 
+import csv
 import math
+import os
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 import warnings
@@ -19,23 +23,27 @@ import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
 
 from benchmarks.gpu import updates
-from benchmarks.gpu.measure import CHUNK, TOKENS, Bench, Stopwatch, Values
+from benchmarks.gpu.measure import CHUNK, TOKENS, Bench, OutOfTime, Stopwatch, Values
 from benchmarks.gpu.models import TINY
 from benchmarks.support.made_up_text import write_text
+from transformer.checkpoint.checkpoint import find_last
 from transformer.cli.config.compose import compose_config, run_settings
 from transformer.data.batching.loader import Update
 from transformer.runs.train import fit
 from transformer.settings.run import RunConfig
 from transformer.tasks.registry import make_task
 
+ROOT = Path(__file__).resolve().parents[2]
 SYNCHRONIZING = "called a synchronizing CUDA operation"
 """What torch warns of in its sync debug mode."""
 MEMORY = 4
 """GiB of the GPU that the row of too little memory leaves to a run."""
 PAIRS = 50_000
 """Sentence pairs of the text."""
-UPDATES, TURNS = 20, 3
-"""Of a run that is watched: so many turns of so many updates, after as many that do not count."""
+UPDATES = 20
+"""Updates of a turn of a watched run; the first turn is a warm-up."""
+TURNS = 3
+"""Turns of a watched run after the warm-up."""
 
 
 class Enough(Exception):
