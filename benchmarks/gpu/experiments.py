@@ -28,8 +28,8 @@ from benchmarks.support.made_up_text import write_text
 from benchmarks.support.page import markdown
 from benchmarks.support.records import Records
 from benchmarks.support.trained import Trained, train_all
+from transformer.checkpoint.run_directory import is_finished
 from transformer.data.corpora.catalog import PUBLISHED
-from transformer.training.checkpointing.run_directory import is_finished
 
 EXPERIMENTS = [
     Result("multi30k_tiny", "multi30k", "en-de", "B"),

@@ -28,9 +28,9 @@ from benchmarks.support.calls import ROOT
 from benchmarks.support.page import markdown, publish
 from benchmarks.support.records import Records, short
 from benchmarks.support.trained import Chained, Trained, Training, train_all
+from transformer.checkpoint.run_directory import is_finished
 from transformer.common.errors import InputError
 from transformer.data.corpora.catalog import PUBLISHED, find
-from transformer.training.checkpointing.run_directory import is_finished
 
 PAGE = ROOT / "benchmarks" / "results" / "README.md"
 EXPERIMENT = ("experiment=multi30k_tiny", "test=false")

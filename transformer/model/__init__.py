@@ -22,7 +22,7 @@ In the paper                    File                                       Names
 5.3: learning rate; eq. 3       ../training/optimization/schedule.py       noam
 5.4: dropout                    layers/dropout.py                          Dropout
 5.4: label smoothing            ../training/losses/cross_entropy.py        cross_entropy
-6.1: average of checkpoints     ../training/checkpointing/averaging.py     average_checkpoints
+6.1: average of checkpoints     ../checkpoint/averaging.py     average_checkpoints
 6.1: beam search                ../decoding/search/beam.py                 beam_search
 6.2, table 3: sizes             ../settings/model.py                       ModelConfig
 ==============================  =========================================  =====================

@@ -25,13 +25,13 @@ from transformer.training.callbacks.graceful_shutdown import GracefulStop
 from transformer.training.callbacks.loggers import ContinuedLogs, build_loggers
 from transformer.training.callbacks.metrics import LastValidation, Measure
 from transformer.training.callbacks.progress import ProgressBar
-from transformer.training.checkpointing.callbacks import (
+from transformer.training.checkpointing import (
+    AtomicCheckpointIO,
     BestCheckpoint,
     LastCheckpoint,
     RecentCheckpoints,
+    Resumable,
 )
-from transformer.training.checkpointing.checkpoint_io import AtomicCheckpointIO
-from transformer.training.checkpointing.training_state import Resumable
 from transformer.training.distributed.ddp import replicated_strategy, resolve_devices
 from transformer.training.distributed.launcher import count_devices
 from transformer.training.distributed.ranks import external_rank

@@ -14,7 +14,7 @@ from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from transformer.checkpoint.locate import run_folder
+from transformer.checkpoint.run_directory import has_checkpoint, run_folder
 from transformer.checkpoint.trust import named_classes
 from transformer.cli.config import compose
 from transformer.cli.config.arguments import (
@@ -34,7 +34,6 @@ from transformer.common.processes import COMMAND, command_line
 from transformer.common.schema import override_key
 from transformer.runs.resume import resumed_or_new
 from transformer.settings.run import RunConfig
-from transformer.training.checkpointing.run_directory import has_checkpoint
 from transformer.training.distributed.launcher import RUN
 from transformer.training.distributed.ranks import external_rank
 

@@ -11,8 +11,8 @@ from tests.helpers.training.fakes import fake_module, fake_trainer, logged
 from transformer.data.text.parallel import Pair
 from transformer.quality.failures.flags import Detector, Output
 from transformer.quality.failures.thresholds import Thresholds
-from transformer.runs import quality_callback
-from transformer.runs.quality_callback import QualityChecks
+from transformer.runs import callbacks
+from transformer.runs.callbacks import QualityChecks
 from transformer.settings.data import DataConfig
 from transformer.tasks.translate_validation import TranslateValidation, ValidationOutputs
 
@@ -26,7 +26,7 @@ REFERENCES = [("",), ("",), ("drei Katzen",), ("vier",), ("fünf",)]
 def examined(monkeypatch: pytest.MonkeyPatch) -> list[DataConfig]:
     """The texts that were examined for faults."""
     texts: list[DataConfig] = []
-    monkeypatch.setattr(quality_callback, "log_faults", texts.append)
+    monkeypatch.setattr(callbacks, "log_faults", texts.append)
     return texts
 
 

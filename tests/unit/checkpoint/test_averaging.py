@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from tests.helpers.model.models import portable, run_of, tiny_transformer
+from transformer.checkpoint.averaging import average_checkpoints, recent_checkpoints
 from transformer.checkpoint.checkpoint import (
     PORTABLE,
     WEIGHTS_PREFIX,
@@ -14,7 +15,6 @@ from transformer.checkpoint.checkpoint import (
     write_payload,
 )
 from transformer.common.errors import InputError
-from transformer.training.checkpointing.averaging import average_checkpoints, recent_checkpoints
 
 
 def write(path: Path, value: float, **changes: str | int) -> Path:

@@ -1,8 +1,10 @@
-"""Mean weights (Popel and Bojar 2018, section 4.10; Vaswani et al. 2017, section 6.1)."""
+"""Checkpoint averaging (Popel and Bojar 2018, section 4.10; Vaswani et al. 2017, section 6.1)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from torch import Size, Tensor
 
 from transformer.checkpoint.checkpoint import (
     PORTABLE,
@@ -10,47 +12,48 @@ from transformer.checkpoint.checkpoint import (
     read_merged,
     require_translation,
 )
+from transformer.checkpoint.run_directory import newest_checkpoints
 from transformer.common.errors import InputError
 
 
 def recent_checkpoints(folder: Path, count: int | None) -> list[Path]:
-    """The newest ``step-*.ckpt``, oldest first; None: at most five; InputError for fewer."""
-    found = newest_checkpoints(folder)
-    count = max(1, min(5, len(found))) if count is None else count
-    if not 1 <= count <= len(found):
+    """The ``count`` newest ``step-*.ckpt``, oldest first; None: at most five.
+
+    Raises InputError if the run has fewer.
+    """
+    files = newest_checkpoints(folder)
+    if count is None:
+        count = max(1, min(5, len(files)))
+    if not 1 <= count <= len(files):
         raise InputError(
-            f"last={count} must be at least 1 and at most {len(found)}, the step-*.ckpt of "
+            f"last={count} must be at least 1 and at most {len(files)}, the step-*.ckpt of "
             f"{folder}/checkpoints, one per validation; for more train with a smaller "
             "trainer.val_check_interval or a larger callbacks.keep_last"
         )
-    return found[-count:]
-
-
-def newest_checkpoints(folder: Path) -> list[Path]:
-    """Every ``step-*.ckpt`` that the run directory keeps, oldest first."""
-    return sorted((folder / "checkpoints").glob("step-*.ckpt"))
+    return files[-count:]
 
 
 def average_checkpoints(paths: Sequence[Path]) -> dict[str, Any]:
     """The payload of mean weights, summed in float64; InputError for different models."""
     first = read_merged(paths[0])
     require_translation(first, paths[0])
+    model = portable_part(first).config.model
     sums = {name: tensor.double() for name, tensor in first["state_dict"].items()}
     for path in paths[1:]:
         payload = read_merged(path)
         weights = payload["state_dict"]
-        models = [portable_part(one).config.model for one in (first, payload)]
-        shapes = [{n: w.shape for n, w in each.items()} for each in (weights, sums)]
-        if models[0] != models[1] or shapes[0] != shapes[1]:
+        if portable_part(payload).config.model != model or _shapes(weights) != _shapes(sums):
             raise InputError(f"{path} has another model than {paths[0]}; average one run's only")
         for name, tensor in weights.items():
             sums[name] += tensor
-    weights = {
-        name: (total / len(paths)).to(first["state_dict"][name].dtype)
-        for name, total in sums.items()
-    }
+    means: dict[str, Tensor] = {}
     # Tied names share one tensor again, so that the file has it once.
-    by_storage: dict[int, str] = {}
+    tied: dict[int, Tensor] = {}
     for name, tensor in first["state_dict"].items():
-        weights[name] = weights[by_storage.setdefault(tensor.data_ptr(), name)]
-    return {"state_dict": weights, PORTABLE: first[PORTABLE]}
+        mean = (sums[name] / len(paths)).to(tensor.dtype)
+        means[name] = tied.setdefault(tensor.data_ptr(), mean)
+    return {"state_dict": means, PORTABLE: first[PORTABLE]}
+
+
+def _shapes(weights: Mapping[str, Tensor]) -> dict[str, Size]:
+    return {name: weight.shape for name, weight in weights.items()}

@@ -16,9 +16,9 @@ from tests.helpers.runs.runs import composed
 from transformer.common.errors import InputError, Interrupted
 from transformer.evaluation.metrics import Score, score
 from transformer.reports.scores import save_report
-from transformer.runs.report_callback import RunReport
-from transformer.runs.report_values import run_report, write_report
-from transformer.runs.run_json import read_record, record_end, record_start
+from transformer.runs.callbacks import RunReport
+from transformer.runs.directory import read_record, record_end, record_start
+from transformer.runs.report import run_report, write_report
 from transformer.settings.metrics import MetricsConfig
 from transformer.settings.run import RunConfig, plain_values
 
@@ -161,7 +161,7 @@ def test_a_record_that_fails_ends_no_run(
     # As in a clone that is not installed.
     with monkeypatch.context() as patch, RunReport(config, tmp_path) as report:
         patch.setattr(
-            "transformer.runs.run_json.version", Mock(side_effect=PackageNotFoundError("x"))
+            "transformer.runs.directory.version", Mock(side_effect=PackageNotFoundError("x"))
         )
         report.on_train_start(trainer, module)
     assert "run.json is not written" in caplog.text
