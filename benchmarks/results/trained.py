@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from benchmarks.results.calls import Calls
-from transformer.cli.config.compose import compose_config, run_settings
+from transformer.cli.config import compose_config, run_settings
 from transformer.runs.report_values import require_config
 from transformer.runs.resume import changes
 from transformer.settings.metrics import MetricsConfig

@@ -33,7 +33,7 @@ from benchmarks.gpu_rows.cost import GPUS_A_MACHINE, Assumptions
 from benchmarks.results.page import markdown
 from benchmarks.training.processes import DDP, ROOT, SETTINGS
 from transformer.checkpoint.checkpoint import find_last
-from transformer.cli.config.compose import compose_config, run_settings
+from transformer.cli.config import compose_config, run_settings
 from transformer.model.build import build_transformer
 from transformer.training.checkpointing import callbacks as checkpoints
 from transformer.training.checkpointing.run_directory import is_finished

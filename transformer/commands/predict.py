@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from transformer.checkpoint.checkpoint import checkpoint_task, read_payload
 from transformer.checkpoint.locate import find_checkpoint
-from transformer.commands.lines import format_line, given_lines, required_files
+from transformer.commands.line_files import format_line, given_lines, required_files
 from transformer.common.files import written_whole
 from transformer.decoding.device import find_device, suited_batch_tokens
 from transformer.decoding.prediction.language_model import LanguageModel

@@ -16,7 +16,7 @@ import torch
 
 import transformer
 from tests.helpers.data.text import write_parallel
-from transformer.cli.config.compose import compose_config, run_settings
+from transformer.cli.config import compose_config, run_settings
 from transformer.settings.run import RunConfig
 
 FORKS = multiprocessing.get_context("forkserver")

@@ -11,7 +11,7 @@ import torch
 from benchmarks import gpu_experiments
 from benchmarks.results.trained import Trained
 from tests.helpers.runs.runs import SMALL, corpus_overrides
-from transformer.cli.config.compose import compose_config
+from transformer.cli.config import compose_config
 from transformer.training.checkpointing.run_directory import is_finished
 
 

@@ -16,7 +16,7 @@ from benchmarks.training.speed import show, subjects, summary
 from benchmarks.training.subject_process import Subject
 from tests.helpers.model.models import tiny_transformer
 from tests.helpers.runs.runs import SMALL, corpus_overrides
-from transformer.cli.config.compose import compose_config, run_settings
+from transformer.cli.config import compose_config, run_settings
 from transformer.model.build import build_transformer
 
 pytestmark = pytest.mark.thorough

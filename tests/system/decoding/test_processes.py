@@ -14,7 +14,7 @@ from tests.helpers.data.text import WORDS
 from tests.helpers.runs.processes import FORKS, start_verb
 from tests.helpers.runs.ranks import forked_ranks
 from tests.helpers.runs.runs import verb
-from transformer.commands.part_files import BLOCK
+from transformer.commands.line_files import BLOCK
 
 pytestmark = pytest.mark.thorough
 

@@ -8,8 +8,8 @@ import pytest
 
 from tests.helpers.runs.plans import plan, refused
 from tests.unit.recipes.test_refusals import write_checkpoint
-from transformer.cli.config.arguments import config_folder
-from transformer.cli.config.compose import compose_config, run_settings
+from transformer.cli.arguments import config_folder
+from transformer.cli.config import compose_config, run_settings
 from transformer.cli.recipe import RECIPES
 from transformer.common.files import CONFIG_DIR
 from transformer.common.own_code import TRUST

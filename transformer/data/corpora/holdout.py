@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from transformer.common.cache import locked, remembered
 from transformer.common.errors import InputError
+from transformer.common.files import locked, remembered
 from transformer.data.corpora.split import Split
 from transformer.data.text.lines import text_hash
 from transformer.data.text.parallel import AnotherTarget, Pair

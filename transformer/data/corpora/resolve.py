@@ -5,9 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from transformer.common.cache import locked
 from transformer.common.errors import InputError, MissingFile
-from transformer.common.files import given_path
+from transformer.common.files import given_path, locked
 from transformer.data.corpora.catalog import PUBLISHED, fetch, find
 from transformer.data.corpora.holdout import hold_out
 from transformer.data.corpora.mixture import AnySplit, mixed_splits

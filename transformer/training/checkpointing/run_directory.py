@@ -5,9 +5,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NoReturn
 
-from transformer.common import locks
 from transformer.common.errors import InputError
-from transformer.common.files import open_unlinked
+from transformer.common.files import is_file_locked, locked_file, open_unlinked
 
 LOCK = ".lock"
 """Name of the file that a process locks while it trains."""
@@ -45,7 +44,7 @@ def locked(folder: Path, verb: str = "trains") -> Iterator[None]:
 
     with ExitStack() as stack:
         try:
-            stack.enter_context(locks.locked(folder / LOCK, refuse, _PATIENCE))
+            stack.enter_context(locked_file(folder / LOCK, refuse, _PATIENCE))
         except OSError as error:
             reason = error.strerror or error
             raise InputError(
@@ -56,7 +55,7 @@ def locked(folder: Path, verb: str = "trains") -> Iterator[None]:
 
 def is_locked(folder: Path) -> bool:
     """Whether a process, perhaps this one, trains in a run directory."""
-    return locks.is_locked(folder / LOCK)
+    return is_file_locked(folder / LOCK)
 
 
 def has_checkpoint(folder: Path) -> bool:

@@ -9,7 +9,7 @@ import torch
 
 from tests.helpers.decoding.translators import PAIRS, tiny_translator
 from transformer.__main__ import main
-from transformer.cli.config.compose import compose_config, given_sentences
+from transformer.cli.config import compose_config, given_sentences
 from transformer.commands.attention import attention_view, encoded_pair
 from transformer.common.errors import InputError
 from transformer.data.corpora.resolve import find_splits

@@ -10,8 +10,8 @@ from transformer.checkpoint.checkpoint import PORTABLE, read_payload, write_payl
 from transformer.checkpoint.locate import run_folder
 from transformer.checkpoint.trust import TRUST
 from transformer.checkpoint.validation import Portable
-from transformer.cli.config.compose import compose_config, run_settings
-from transformer.cli.train.resume import config_of_arguments, named_checkpoint
+from transformer.cli.config import compose_config, run_settings
+from transformer.cli.train import config_of_arguments, named_checkpoint
 from transformer.common.errors import InputError
 from transformer.model.build import build_transformer
 
