@@ -150,9 +150,13 @@ callbacks: {{own: ["own_code:Watch"], patience: 3}}
 @pytest.mark.parametrize(
     ("data", "text"),
     [
-        ("tanaka_enja", "root: {root}"),
         ("g2p", "root: {root}, lang: dut"),
-        ("folder", "root: {root}, source: en, target: ja, test_size: 0"),
+        pytest.param("tanaka_enja", "root: {root}", marks=pytest.mark.thorough),
+        pytest.param(
+            "folder",
+            "root: {root}, source: en, target: ja, test_size: 0",
+            marks=pytest.mark.thorough,
+        ),
     ],
 )
 @pytest.mark.parametrize("recipe", ["distill", "backtranslate"])
