@@ -43,11 +43,11 @@ if TYPE_CHECKING:
     from transformer.data.tokenization.tokenizer import Tokenizer as Tokenizer
     from transformer.decoding.constraints.request import Constraints as Constraints
     from transformer.decoding.forced_decoding import score_pairs as score_pairs
-    from transformer.decoding.prediction.language_model import LanguageModel as LanguageModel
-    from transformer.decoding.prediction.tagger import Tagger as Tagger
-    from transformer.decoding.search.ensemble import Ensemble as Ensemble
-    from transformer.decoding.translation.result import Translation as Translation
-    from transformer.decoding.translation.translator import Translator as Translator
+    from transformer.decoding.prediction import LanguageModel as LanguageModel
+    from transformer.decoding.prediction import Tagger as Tagger
+    from transformer.decoding.search.model_step import Ensemble as Ensemble
+    from transformer.decoding.translator import Translation as Translation
+    from transformer.decoding.translator import Translator as Translator
     from transformer.evaluation.metrics import score as score
     from transformer.interchange.import_model import import_model as import_model
     from transformer.interchange.translators import load_translator as load_translator
@@ -153,11 +153,9 @@ _NAMES = {
     "data.tokenization.tokenizer": ("Tokenizer",),
     "decoding.constraints.request": ("Constraints",),
     "decoding.forced_decoding": ("score_pairs",),
-    "decoding.prediction.language_model": ("LanguageModel",),
-    "decoding.prediction.tagger": ("Tagger",),
-    "decoding.search.ensemble": ("Ensemble",),
-    "decoding.translation.result": ("Translation",),
-    "decoding.translation.translator": ("Translator",),
+    "decoding.prediction": ("LanguageModel", "Tagger"),
+    "decoding.search.model_step": ("Ensemble",),
+    "decoding.translator": ("Translation", "Translator"),
     "evaluation.metrics": ("score",),
     "interchange.import_model": ("import_model",),
     "interchange.translators": ("load_translator",),

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from transformer.data.corpora.pocket import pocket_splits
 from transformer.decoding.alignment import Aligner
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator
 from transformer.model.head_masks import HeadName
 from transformer.serving.batch_translation import (
     Options,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from transformer.commands.evaluate import Evaluated
     from transformer.commands.heads import Progress
-    from transformer.evaluation.comparison.compare import Comparison
+    from transformer.evaluation.comparison import Comparison
     from transformer.quality.stress import StressReport
 
 

@@ -30,7 +30,7 @@ from transformer.settings.translate import TranslateConfig
 
 if TYPE_CHECKING:
     from transformer.commands.serve import Service
-    from transformer.decoding.prediction.predictor import Predictor
+    from transformer.decoding.prediction import Predictor
 
 
 def run_translate(config: TranslateConfig, arguments: Sequence[str]) -> None:

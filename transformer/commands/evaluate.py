@@ -25,10 +25,9 @@ from transformer.data.text.word_alignment import WordLinks, read_links
 from transformer.decoding.alignment import align
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.device import find_device, suited_batch_tokens, suited_precision
+from transformer.decoding.document_translator import in_documents
 from transformer.decoding.long_inputs import warn_about_length_limit
-from transformer.decoding.translation.document_translator import in_documents
-from transformer.decoding.translation.result import length_counts
-from transformer.decoding.translation.translator import Translator, torch_engine
+from transformer.decoding.translator import Translator, length_counts, torch_engine
 from transformer.evaluation.alignment_error import count_links
 from transformer.evaluation.metrics import Score, build_metric, score, term_accuracy
 from transformer.interchange.translators import load_translator, local_run, needs_run

@@ -9,9 +9,9 @@ from transformer.checkpoint.trust import require_trust
 from transformer.common.errors import InputError, require_package
 from transformer.common.files import given_path, written_whole
 from transformer.data.corpora.evaluation_text import validation_pairs
+from transformer.decoding.fingerprint import write_fingerprint
 from transformer.decoding.search.shortlist import ENGINE_FILE, FILE
-from transformer.decoding.translation.fingerprint import write_fingerprint
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator
 from transformer.interchange import ctranslate2, safetensors
 from transformer.interchange.architectures.huggingface import verify_huggingface, write_huggingface
 from transformer.interchange.argos import verify_argos, write_argos

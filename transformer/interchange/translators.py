@@ -19,10 +19,10 @@ from transformer.data.tokenization.tags import SourceTags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner
 from transformer.decoding.device import find_device, suited_batch_tokens, suited_precision
-from transformer.decoding.search.ensemble import Ensemble, Model
+from transformer.decoding.fingerprint import compute_fingerprint
+from transformer.decoding.search.model_step import Ensemble, Model
 from transformer.decoding.search.shortlist import FILE, with_shortlist_of
-from transformer.decoding.translation.fingerprint import compute_fingerprint
-from transformer.decoding.translation.translator import Engine, Translator, trained_with
+from transformer.decoding.translator import Engine, Translator, trained_with
 from transformer.model.head_masks import head_name, parse_heads, switch_off
 from transformer.model.layers.quantization import in_precision
 from transformer.model.transformer import Transformer

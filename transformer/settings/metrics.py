@@ -53,7 +53,7 @@ class MetricsConfig(Settings, group="metrics"):
     """How text is scored; ``conf/metrics/detokenized.yaml`` has the defaults, and explains them.
 
     ``choose`` also serves early stopping, sweeps, ``tune`` and exports. ``custom`` is in
-    external_metrics.py. TER, ROUGE and SQuAD always ignore case.
+    sentence_metrics.py. TER, ROUGE and SQuAD always ignore case.
     """
 
     tokenize: str = "13a"

@@ -11,8 +11,8 @@ from transformer.__main__ import main
 from transformer.cli.config import command_settings, compose_config
 from transformer.commands.line_files import LineAssignment, PartFiles
 from transformer.commands.translate import job, load_line_translator
-from transformer.decoding.translation.document_translator import DocumentTranslator, in_documents
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.document_translator import DocumentTranslator, in_documents
+from transformer.decoding.translator import Translator
 from transformer.runs.train import train
 
 pytestmark = pytest.mark.thorough

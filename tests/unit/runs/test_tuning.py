@@ -12,7 +12,7 @@ from tests.helpers.decoding.translators import PAIRS
 from tests.helpers.runs.tuning_runs import write_run
 from transformer.checkpoint.checkpoint import PORTABLE, read_payload, write_payload
 from transformer.common.errors import InputError
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator
 from transformer.evaluation.metrics import Score, score
 from transformer.runs.tuning import (
     Trial,

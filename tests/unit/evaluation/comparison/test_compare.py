@@ -9,7 +9,7 @@ import pytest
 
 from tests.helpers.decoding.metrics import RAW
 from transformer.common.errors import InputError
-from transformer.evaluation.comparison.compare import (
+from transformer.evaluation.comparison import (
     ComparedText,
     Comparison,
     System,

@@ -13,7 +13,7 @@ from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
 
 from transformer.common.errors import InputError
-from transformer.evaluation.comparison.significance import TestedScore, paired_tests
+from transformer.evaluation.significance import TestedScore, paired_tests
 from transformer.settings.compare import Resampling
 
 REFERENCES = [

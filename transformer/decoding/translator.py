@@ -1,14 +1,18 @@
-"""Raw text to raw text: validation, ``evaluate`` and ``translate`` all translate with it."""
+"""Raw text to raw text: validation, ``evaluate`` and ``translate`` all translate with it.
+
+A ``Translator`` returns a ``Translation`` of each text, whose n-best list has a ``Candidate`` each.
+"""
 
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, islice
 from statistics import fmean
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from transformer.checkpoint.checkpoint import Checkpoint
@@ -17,16 +21,13 @@ from transformer.common.errors import InputError, errors_name
 from transformer.common.files import given_path
 from transformer.common.hub import is_hub_name
 from transformer.data.text.phrases import occurs
+from transformer.data.text.word_alignment import Links, format_links
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner, batched_attention, joined_links
-from transformer.decoding.batched_search import (
-    ModelSearcher,
-    hypothesis_texts,
-    max_subwords,
-)
+from transformer.decoding.batched_search import ModelSearcher, hypothesis_texts, max_subwords
+from transformer.decoding.batching import make_windows
 from transformer.decoding.constraints.request import Constraints, Request
 from transformer.decoding.constraints.terms import LinkedWords
-from transformer.decoding.line_windows import make_windows
 from transformer.decoding.long_inputs import (
     Segment,
     SourceLimits,
@@ -35,16 +36,107 @@ from transformer.decoding.long_inputs import (
     join_parts,
     split_segments,
 )
-from transformer.decoding.search.ensemble import Model, ensemble_members
-from transformer.decoding.search.interface import Hypothesis
+from transformer.decoding.search.model_step import Model, ensemble_members
+from transformer.decoding.search.search import Hypothesis
 from transformer.decoding.search.shortlist import with_shortlist_of
-from transformer.decoding.translation.result import BLANK, Candidate, Translation
 from transformer.model.head_masks import HeadName
 from transformer.model.layers.dropout import evaluating
 from transformer.model.layers.quantization import in_precision
 from transformer.model.transformer import Transformer
 from transformer.settings.decoding import SearchConfig
 from transformer.settings.model import Precision
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One entry of an n-best list."""
+
+    text: str
+    """Detokenized, without a line end."""
+    score: float
+    """What the search ranks by: the log-probability divided by the length penalty. For ``mbr`` it
+    is the expected utility; a text that is cut into segments has their mean."""
+    log_probability: float
+    """Natural logarithm of the probability of all subwords and the end of the sentence."""
+    tokens: tuple[str, ...]
+    is_unfinished: bool = field(default=False, compare=False)
+    """Whether the search was cut at the maximum length, of the text or of a part of it."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "text": self.text,
+            "score": self.score,
+            "log_probability": self.log_probability,
+            "tokens": self.tokens,
+        }
+
+
+@dataclass(frozen=True)
+class Translation:
+    """The translation of one text: its best candidate, and the n-best list."""
+
+    text: str
+    score: float
+    """0 for a blank text."""
+    tokens: tuple[str, ...]
+    nbest: tuple[Candidate, ...]
+    """Up to ``nbest`` candidates, the best first."""
+    source_tokens: tuple[str, ...] = ()
+    attention: Float[Tensor, "target source"] | None = field(default=None, compare=False)
+    """On request: the weight of each source subword for each target subword
+    (``aligning_attention``). A row sums to less than 1: the end of the source has the rest."""
+    alignment: Links | None = field(default=None, compare=False)
+    """On request: (source word, target word) links that are read from the attention. They are
+    indices from 0; spaces separate words."""
+    unmet: tuple[str, ...] | None = None
+    """The violated constraints, such as ``must: Haus``; None if the text had no constraints."""
+    parts: int = 1
+    """Of a source that was split because it is too long for the model (`SourceLimits`)."""
+    flags: tuple[str, ...] | None = None
+    """On request, the failures of the text (``transformer/quality/failures/flags.py``)."""
+
+    @property
+    def is_unfinished(self) -> bool:
+        """See ``Candidate.is_unfinished``."""
+        return self.nbest[0].is_unfinished
+
+    def checked(self, constraints: Constraints | None) -> "Translation":
+        """A copy with ``unmet``; without constraints, this translation itself."""
+        return replace(self, unmet=constraints.unmet(self.text)) if constraints else self
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; ``parts`` only of a split source, the rest on request."""
+        values = {
+            "text": self.text,
+            "score": self.score,
+            "tokens": self.tokens,
+            "source_tokens": self.source_tokens,
+            "nbest": [candidate.to_json() for candidate in self.nbest],
+        }
+        requested = {
+            "attention": None if self.attention is None else self.attention.tolist(),
+            "alignment": None if self.alignment is None else format_links(self.alignment),
+            "unmet": self.unmet,
+            "parts": self.parts if self.parts > 1 else None,
+            "flags": self.flags,
+        }
+        return values | {name: value for name, value in requested.items() if value is not None}
+
+    def to_line(self) -> str:
+        """The text; with an alignment ``text ||| 0-0 1-2``, the format of Marian."""
+        if self.alignment is None:
+            return self.text
+        return f"{self.text} ||| {format_links(self.alignment)}"
+
+
+BLANK = Translation("", 0.0, (), (Candidate("", 0.0, 0.0, ()),))
+"""The translation of a blank text: no model runs for it."""
+
+
+def length_counts(translations: Iterable[Translation]) -> tuple[int, int]:
+    """The number of translations that reached their maximum length, and of all with a source."""
+    unfinished = [t.is_unfinished for t in translations if t.source_tokens]
+    return sum(unfinished), len(unfinished)
 
 
 class Trained(NamedTuple):
@@ -58,7 +150,8 @@ class Trained(NamedTuple):
 
 def trained_with(checkpoint: Checkpoint) -> Trained:
     """Read the settings: the search of the validation, or the best search of ``tune``."""
-    model, config = checkpoint.model.config, checkpoint.config
+    model = checkpoint.model.config
+    config = checkpoint.config
     with errors_name(checkpoint.path):
         tokenizer = Tokenizer.from_state(checkpoint.portable.tokenizer)
         tokenizer.check_vocabulary_sizes(model.source_vocab_size, model.target_vocab_size)
@@ -188,41 +281,46 @@ class Translator:
         """
         if isinstance(texts, str):
             raise TypeError("translate takes a list of texts, not one string; give [text]")
-        if wrong := [text for text in texts if not isinstance(text, str)]:
-            raise TypeError(f"translate takes a list of texts; {wrong[0]!r} is no string")
-        constraints = [None] * len(texts) if constraints is None else constraints
-        constraints = [
-            one and one.on_source(text) for one, text in zip(constraints, texts, strict=True)
+        for text in texts:
+            if not isinstance(text, str):
+                raise TypeError(f"translate takes a list of texts; {text!r} is no string")
+        if constraints is None:
+            constraints = [None] * len(texts)
+        of_texts = [
+            constraint.on_source(text) if constraint else None
+            for constraint, text in zip(constraints, texts, strict=True)
         ]
         aligner = alignment if isinstance(alignment, Aligner) else self.aligner
         aligner.check(self.model.config)
         linking = aligner if alignment else None
         with counting_split_lines(self.limits, split_lines) as counted, evaluating(self.ensemble):
-            encoded, given = self.tokenizer.encode_source(texts), self.tokenizer.target_tags(texts)
-            rows = zip(texts, encoded, constraints, given, strict=True)
-            segmented = [
-                split_segments(row if text.strip() else [], one, self.tokenizer, self.limits, tags)
-                for text, row, one, tags in rows
-            ]
+            segmented = self._split(texts, of_texts)
             counted.count(map(len, segmented))
             segmented = [
-                self._with_phrases(segments, one.must) if one and len(segments) > 1 else segments
-                for segments, one in zip(segmented, constraints, strict=True)
+                self._with_phrases(segments, constraint.must)
+                if constraint and len(segments) > 1
+                else segments
+                for segments, constraint in zip(segmented, of_texts, strict=True)
             ]
-            flat = [segment for segments in segmented for segment in segments]
-            flat = self._without_terms(flat)
-            found = self.searcher(flat)
-            maps = [torch.empty(0, 0)] * len(flat)
+            searched = self._without_terms(list(chain.from_iterable(segmented)))
+            beams = self.searcher(searched)
+            maps = [torch.empty(0, 0)] * len(searched)
             if attention or alignment:
                 # The search keeps its fast kernel: the attention is computed again.
-                pairs = [(s.subwords, beam[0].tokens) for s, beam in zip(flat, found, strict=True)]
+                pairs = [
+                    (segment.subwords, beam[0].tokens)
+                    for segment, beam in zip(searched, beams, strict=True)
+                ]
                 maps = batched_attention(self.model, pairs, aligner.head, self.batch_tokens)
-            parts = zip(found, maps, strict=True)
-            joined = [
-                self._join(segments, [next(parts) for _ in segments], attention, linking)
+            parts = zip(beams, maps, strict=True)
+            translations = [
+                self._join(segments, list(islice(parts, len(segments))), attention, linking)
                 for segments in segmented
             ]
-        return [one.checked(limits) for one, limits in zip(joined, constraints, strict=True)]
+        return [
+            translation.checked(constraint)
+            for translation, constraint in zip(translations, of_texts, strict=True)
+        ]
 
     def windows(self, texts: Sequence[str]) -> list[range]:
         """The indices of the texts that are translated together: each text is translated alone."""
@@ -232,8 +330,10 @@ class Translator:
         self, texts: Sequence[str], windows: Sequence[range]
     ) -> list[list[Translation]]:
         """Return the translations of the texts of each of these `windows`."""
-        found = iter(self.translate([texts[index] for window in windows for index in window]))
-        return [[next(found) for _ in window] for window in windows]
+        translations = iter(
+            self.translate([texts[index] for index in chain.from_iterable(windows)])
+        )
+        return [list(islice(translations, len(window))) for window in windows]
 
     def translate_stream(
         self,
@@ -252,8 +352,8 @@ class Translator:
         windows = self.stream_windows(
             lines, ready=ready, attention=attention, alignment=alignment, name=name
         )
-        for _, found in windows:
-            yield from found
+        for _, translations in windows:
+            yield from translations
 
     def stream_windows(
         self,
@@ -266,17 +366,30 @@ class Translator:
     ) -> Iterator[tuple[list[Request], list[Translation]]]:
         """``translate_stream`` by windows, each with its requests."""
         with counting_split_lines(self.limits, name=name) as split_lines:
-            for window in make_windows(
-                map(Request.from_line, lines), ready, lambda one: len(one.text)
-            ):
-                found = self.translate(
+            requests = map(Request.from_line, lines)
+            for window in make_windows(requests, ready, lambda request: len(request.text)):
+                translations = self.translate(
                     [request.text for request in window],
                     [request.constraints for request in window],
                     attention=attention,
                     alignment=alignment,
                     split_lines=split_lines,
                 )
-                yield window, found
+                yield window, translations
+
+    def _split(
+        self, texts: Sequence[str], constraints: Sequence[Constraints | None]
+    ) -> list[list[Segment]]:
+        """The segments of each text; a blank text has none."""
+        encoded = self.tokenizer.encode_source(texts)
+        target_tags = self.tokenizer.target_tags(texts)
+        rows = zip(texts, encoded, constraints, target_tags, strict=True)
+        return [
+            split_segments(
+                subwords if text.strip() else [], constraint, self.tokenizer, self.limits, tags
+            )
+            for text, subwords, constraint, tags in rows
+        ]
 
     def _with_phrases(self, segments: list[Segment], must: Sequence[str]) -> list[Segment]:
         """Require each phrase of a split text where it is anyway, or where it costs the least."""
@@ -284,22 +397,27 @@ class Translator:
             return segments
         free = self.searcher(segments)
         texts = self._best_texts(free)
-        placed: list[list[str]] = [[] for _ in segments]
+        phrases: list[list[str]] = [[] for _ in segments]
         for phrase in must:
             costs = [0.0 if occurs(phrase, text) else math.inf for text in texts]
-            if math.inf in costs and 0.0 not in costs:
+            if 0.0 not in costs:
                 forced = self.searcher([segment.requiring([phrase]) for segment in segments])
                 costs = [
-                    own[0].log_probability - other[0].log_probability
+                    without[0].log_probability - with_phrase[0].log_probability
                     if occurs(phrase, text)
                     else math.inf
-                    for own, other, text in zip(free, forced, self._best_texts(forced), strict=True)
+                    for without, with_phrase, text in zip(
+                        free, forced, self._best_texts(forced), strict=True
+                    )
                 ]
-            placed[costs.index(min(costs))].append(phrase)
-        return [segment.requiring(own) for segment, own in zip(segments, placed, strict=True)]
+            phrases[costs.index(min(costs))].append(phrase)
+        return [
+            segment.requiring(of_segment)
+            for segment, of_segment in zip(segments, phrases, strict=True)
+        ]
 
     def _best_texts(self, beams: Sequence[Sequence[Hypothesis]]) -> list[str]:
-        return hypothesis_texts([best for best, *_ in beams], self.tokenizer)
+        return hypothesis_texts([beam[0] for beam in beams], self.tokenizer)
 
     def _without_terms(self, segments: list[Segment]) -> list[Segment]:
         """Terms become required phrases, and forbidden words of a free translation."""
@@ -308,29 +426,28 @@ class Translator:
             for index, segment in enumerate(segments)
             if segment.constraints and segment.constraints.terms
         }
-        own: list[tuple[str, ...]] = [()] * len(terms)
-        if terms and self.device.type != "meta":
+        if not terms:
+            return segments
+        model_words: list[tuple[str, ...]] = [()] * len(terms)
+        # An export that another program searches has no weights here, and so no attention.
+        if self.device.type != "meta":
             free = [
-                replace(segments[index], constraints=replace(one, must=(), terms=()) or None)
-                for index, one in terms.items()
+                replace(segments[index], constraints=replace(asked, must=(), terms=()) or None)
+                for index, asked in terms.items()
             ]
             pairs = [
                 (segment.subwords, beam[0].tokens)
                 for segment, beam in zip(free, self.searcher(free), strict=True)
             ]
             maps = batched_attention(self.model, pairs, self.aligner.head, self.batch_tokens)
-            own = [
-                LinkedWords.from_attention(*pair, weights, self.tokenizer).own(one.terms)
-                for one, pair, weights in zip(terms.values(), pairs, maps, strict=True)
+            model_words = [
+                LinkedWords.from_attention(*pair, weights, self.tokenizer).model_words(asked.terms)
+                for asked, pair, weights in zip(terms.values(), pairs, maps, strict=True)
             ]
-        required = {
-            index: one.with_terms_required(words)
-            for (index, one), words in zip(terms.items(), own, strict=True)
-        }
-        return [
-            replace(segment, constraints=required.get(index, segment.constraints))
-            for index, segment in enumerate(segments)
-        ]
+        required = list(segments)
+        for (index, asked), words in zip(terms.items(), model_words, strict=True):
+            required[index] = replace(segments[index], constraints=asked.with_terms_required(words))
+        return required
 
     def _join(
         self,
@@ -339,28 +456,35 @@ class Translator:
         attention: bool,
         aligner: Aligner | None,
     ) -> Translation:
+        """The translation of a text from the n-best lists and attention of its segments."""
         if not segments:
             return replace(BLANK, alignment=frozenset()) if aligner else BLANK
         limits = [self._limit(segment) for segment in segments]
-        beams = zip(*(beam for beam, _ in parts), strict=False)
-        nbest = tuple(self._candidate(hypotheses, limits) for hypotheses in beams)
+        # Candidate i of the text has candidate i of each segment.
+        nbest = tuple(
+            self._candidate(hypotheses, limits)
+            for hypotheses in zip(*(beam for beam, _ in parts), strict=False)
+        )
         source = [self.tokenizer.source_subwords(segment.subwords) for segment in segments]
+        maps = [weights for _, weights in parts]
         links = None
         if aligner is not None:
-            targets = [self.tokenizer.subwords(best.tokens) for (best, *_), _ in parts]
-            maps = [weights for _, weights in parts]
+            targets = [self.tokenizer.subwords(beam[0].tokens) for beam, _ in parts]
             links = joined_links(maps, source, targets, aligner.near_best)
         return Translation(
-            *(nbest[0].text, nbest[0].score, nbest[0].tokens, nbest),
-            tuple(chain.from_iterable(source)),
-            attention=torch.block_diag(*(part for _, part in parts)) if attention else None,
+            text=nbest[0].text,
+            score=nbest[0].score,
+            tokens=nbest[0].tokens,
+            nbest=nbest,
+            source_tokens=tuple(chain.from_iterable(source)),
+            attention=torch.block_diag(*maps) if attention else None,
             alignment=links,
             parts=len(segments),
         )
 
     def _limit(self, segment: Segment) -> int:
         """Maximal subwords of its translation."""
-        limit = self.search.limit(len(segment.subwords)) + len(segment.given)
+        limit = self.search.limit(len(segment.subwords)) + len(segment.target_tags)
         return min(self.limits.longest, limit)
 
     def _candidate(self, hypotheses: Sequence[Hypothesis], limits: Sequence[int]) -> Candidate:
@@ -372,5 +496,8 @@ class Translator:
             score = total / self.search.penalty(len(tokens) + len(hypotheses))
             if self.search.algorithm == "mbr":
                 score = fmean(hypothesis.score for hypothesis in hypotheses)
-        is_unfinished = any(len(h.tokens) >= n for h, n in zip(hypotheses, limits, strict=True))
+        is_unfinished = any(
+            len(hypothesis.tokens) >= limit
+            for hypothesis, limit in zip(hypotheses, limits, strict=True)
+        )
         return Candidate(text, score, total, tuple(self.tokenizer.subwords(tokens)), is_unfinished)

@@ -7,15 +7,14 @@ translation of a window has another number of sentences, each sentence is transl
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import groupby, pairwise
+from itertools import chain, groupby, islice, pairwise
 
 from transformer.data.text.document_windows import begins_window
 from transformer.data.tokenization.tags import SENTENCE_END, parse_tags, with_tags
+from transformer.decoding.batching import make_windows
 from transformer.decoding.constraints.request import Constraints, Request
-from transformer.decoding.line_windows import make_windows
 from transformer.decoding.long_inputs import SplitLines, counting_split_lines
-from transformer.decoding.translation.result import Candidate, Translation
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Candidate, Translation, Translator
 
 
 class DocumentTranslator:
@@ -32,8 +31,8 @@ class DocumentTranslator:
         self, texts: Sequence[str], constraints: Sequence[Constraints | None] | None = None
     ) -> list[Translation]:
         """See ``Translator.translate``; a text with constraints is translated alone."""
-        found = self.translate_windows(texts, self.windows(texts, constraints), constraints)
-        return [translation for window in found for translation in window]
+        windows = self.translate_windows(texts, self.windows(texts, constraints), constraints)
+        return list(chain.from_iterable(windows))
 
     def translate_stream(
         self,
@@ -57,29 +56,32 @@ class DocumentTranslator:
         done: int,
         split_lines: SplitLines,
     ) -> Iterator[Translation]:
-        held: list[Request] = []
+        waiting: list[Request] = []
         reading = make_windows(requests, ready, lambda request: len(request.text))
-        ended, failure = False, None
+        ended = False
+        failure = None
         while not ended:
             try:
-                held += next(reading)
+                waiting += next(reading)
             except StopIteration:
                 ended = True
             except Exception as error:
-                ended, failure = True, error
-            texts = [request.text for request in held]
-            constraints = [request.constraints for request in held]
+                ended = True
+                failure = error
+            texts = [request.text for request in waiting]
+            constraints = [request.constraints for request in waiting]
             windows = self.windows(texts, constraints)
             if windows and not ended:
                 last = windows[-1]
                 if len(last) < self.tags.sentences and texts[last[-1]].strip():
                     windows.pop()  # more sentences may come for it
             needed = [window for window in windows if window.stop > done]
-            found = self.translate_windows(texts, needed, constraints, split_lines)
-            for window, translations in zip(needed, found, strict=True):
+            translated = self.translate_windows(texts, needed, constraints, split_lines)
+            for window, translations in zip(needed, translated, strict=True):
                 yield from translations[max(0, done - window.start) :]
             read = windows[-1].stop if windows else 0
-            held, done = held[read:], max(0, done - read)
+            waiting = waiting[read:]
+            done = max(0, done - read)
         if failure is not None:
             raise failure
 
@@ -108,6 +110,7 @@ class DocumentTranslator:
         constraints: Sequence[Constraints | None] | None = None,
         split_lines: SplitLines | None = None,
     ) -> list[list[Translation]]:
+        """Return the translations of the texts of each of these `windows`."""
         constraints = constraints or [None] * len(texts)
         with counting_split_lines(self.translator.limits, split_lines) as counted:
             together = self.translator.translate(
@@ -115,18 +118,28 @@ class DocumentTranslator:
                 [constraints[window.start] if len(window) == 1 else None for window in windows],
                 split_lines=counted,
             )
-            found = [self._split(one, len(w)) for one, w in zip(together, windows, strict=True)]
-            pairs = list(zip(windows, found, strict=True))
-            alone = [_joined([texts[i]]) for window, parts in pairs if not parts for i in window]
-            again = iter(self.translator.translate(alone, split_lines=counted))
-        return [parts or [next(again) for _ in window] for window, parts in pairs]
+            split = [
+                self._split(translation, len(window))
+                for translation, window in zip(together, windows, strict=True)
+            ]
+            alone = [
+                _joined([texts[index]])
+                for window, sentences in zip(windows, split, strict=True)
+                for index in window
+                if not sentences
+            ]
+            singly = iter(self.translator.translate(alone, split_lines=counted))
+        return [
+            sentences or list(islice(singly, len(window)))
+            for window, sentences in zip(windows, split, strict=True)
+        ]
 
     def _split(self, translation: Translation, count: int) -> list[Translation]:
         """Return the translation of each sentence; none if their number is wrong."""
         if count == 1:
             return [translation]
         candidates = [self._sentences(candidate) for candidate in translation.nbest]
-        if len(candidates[0]) != count or not all(one.text for one in candidates[0]):
+        if len(candidates[0]) != count or not all(sentence.text for sentence in candidates[0]):
             return []
         sources = _split_at(self.tags.spelled[0], translation.source_tokens)
         parts = zip(*(row for row in candidates if len(row) == count), strict=True)

@@ -77,7 +77,7 @@ def paired_tests(
     systems = [(str(number), lines) for number, lines in enumerate(hypotheses)]
     trials = {"bs": resampling.bootstrap, "ar": resampling.randomization}
     base, *compared = hypotheses
-    found = []
+    tested = []
     for metric in metrics:
         streams = reference_streams(metric, references, sources)
         with _seeded(resampling.seed):
@@ -98,21 +98,24 @@ def paired_tests(
         differing = [_differing(metric, base, system, streams) for system in compared]
         scores = _scores(bootstrap[name], randomization.get(name, [None]), differing)
         better: Any = getattr(metric, "better", "lower" if isinstance(metric, TER) else "higher")
-        found.append(TestedMetric(name, signatures, scores, better))
-    return found
+        tested.append(TestedMetric(name, signatures, scores, better))
+    return tested
 
 
 def _differing(
-    metric: Metric, base: Sequence[str], other: Sequence[str], streams: Sequence[Sequence[Any]]
+    metric: Metric, base: Sequence[str], system: Sequence[str], streams: Sequence[Sequence[Any]]
 ) -> Iterator[bool]:
+    """Whether the statistics of each sentence of two systems differ."""
 
-    def statistics(hypothesis: str, right: Sequence[Any]) -> list[Any]:
+    def statistics(hypothesis: str, references: Sequence[Any]) -> list[Any]:
         # Such as matches and totals; sacreBLEU has no public interface for them.
-        [found] = metric._extract_corpus_statistics([hypothesis], [[one] for one in right])
-        return list(found)
+        [of_sentence] = metric._extract_corpus_statistics(
+            [hypothesis], [[reference] for reference in references]
+        )
+        return list(of_sentence)
 
-    for one, another, *right in zip(base, other, *streams, strict=True):
-        yield one != another and statistics(one, right) != statistics(another, right)
+    for before, after, *references in zip(base, system, *streams, strict=True):
+        yield before != after and statistics(before, references) != statistics(after, references)
 
 
 def _scores(
@@ -124,12 +127,21 @@ def _scores(
         bootstrap[1:], randomization[1:], differing, strict=True
     ):
         difference = float(resampled.score - base.score)
-        p_values = (1.0, 1.0)
+        p_bootstrap = 1.0
+        p_randomization = 1.0
         if difference != 0:  # else sacreBLEU may give p = 1 / (trials + 1)
+            p_bootstrap = float(resampled.p_value)
             p_randomization = _bounded_by_chance(float(swapped.p_value), differs)
-            p_values = (float(resampled.p_value), p_randomization)
-        measured = (float(resampled.score), float(resampled.mean), float(resampled.ci))
-        scores.append(TestedScore(*measured, difference, *p_values))
+        scores.append(
+            TestedScore(
+                score=float(resampled.score),
+                mean=float(resampled.mean),
+                interval=float(resampled.ci),
+                difference=difference,
+                p_bootstrap=p_bootstrap,
+                p_randomization=p_randomization,
+            )
+        )
     return scores
 
 

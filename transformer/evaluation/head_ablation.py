@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 from transformer.data.batching.batch import Row, collate
 from transformer.data.corpora.evaluation_text import run_split, with_references
+from transformer.decoding.batching import bucket_batches, pair_lengths
+from transformer.decoding.document_translator import in_documents
 from transformer.decoding.forced_decoding import score_targets
-from transformer.decoding.length_bucketing import bucket_batches, pair_lengths
-from transformer.decoding.translation.document_translator import in_documents
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator
 from transformer.evaluation import metrics
-from transformer.evaluation.attention.head_survey import corpus_pairs
+from transformer.evaluation.attention_heads import corpus_pairs
 from transformer.model.head_masks import HeadName, attention_heads, heads_off, switched_off
 from transformer.model.layers.dropout import evaluating
 from transformer.model.transformer import Transformer
@@ -48,7 +48,8 @@ def ablate(
     model: Transformer, measure: Measure, better: metrics.Better, fractions: Sequence[float]
 ) -> Ablations:
     """Measure a model without each head, and without fractions of its heads."""
-    off, whole = heads_off(model), measure(())
+    off = heads_off(model)
+    whole = measure(())
 
     def without(heads: Sequence[HeadName]) -> Ablation:
         value = measure(heads) if heads else whole
@@ -113,7 +114,8 @@ class Scorer:
 def loss_scorer(translator: Translator, run: RunConfig, split: str, sentences: int) -> Scorer:
     """Cross-entropy of the first references of a split, those of ``corpus_pairs``."""
     pairs = corpus_pairs(translator, run.data, split, sentences)
-    sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    sources = [pair.source for pair in pairs]
+    targets = [pair.target for pair in pairs]
     measure = ForcedLoss(translator.model, sources, targets, translator.batch_tokens)
     return Scorer(
         "loss",
@@ -132,18 +134,24 @@ def metric_scorer(
     config = run.metrics
     metrics.build_metric(metric, config)
     texts = with_references(run_split(run.data, split, training=True))[:sentences]
-    sources, references = [source for source, _ in texts], [targets for _, targets in texts]
+    sources = [source for source, _ in texts]
+    references = [targets for _, targets in texts]
 
     def scored(hypotheses: Sequence[str]) -> metrics.Score:
-        [found] = metrics.score(hypotheses, references, (metric,), config=config, sources=sources)
-        return found
+        [score] = metrics.score(hypotheses, references, (metric,), config=config, sources=sources)
+        return score
 
     def measure(off: Sequence[HeadName]) -> float:
         with switched_off(translator.model, off):
-            found = in_documents(translator).translate(sources)
-        return scored([translation.text for translation in found]).value
+            translations = in_documents(translator).translate(sources)
+        return scored([translation.text for translation in translations]).value
 
-    signature = scored(sources).signature
-    measured = f"{len(texts)} sentence pairs of the run's {split} text"
-    label, better = metrics.METRICS[metric].label, config.better(metric)
-    return Scorer(label, signature, measured, measure, better, decimals=2)
+    return Scorer(
+        name=metrics.METRICS[metric].label,
+        # The signature of any text.
+        signature=scored(sources).signature,
+        measured=f"{len(texts)} sentence pairs of the run's {split} text",
+        measure=measure,
+        better=config.better(metric),
+        decimals=2,
+    )

@@ -1,4 +1,4 @@
-"""The fingerprint of a model: an export of another model is rejected."""
+"""The fingerprint of a model: an export of other weights is refused."""
 
 import hashlib
 import json
@@ -21,7 +21,9 @@ def compute_fingerprint(model: Transformer, tokenizer: Tokenizer) -> str:
     """A hash of weights, switched-off heads and vocabularies, which determine the output."""
     # The tags before the sources belong to the call, not to the model.
     digest = hashlib.sha256(tokenizer.tagged(UNTAGGED).fingerprint.encode())
-    config = {k: v for k, v in model.config.to_dict().items() if k not in LEARNING_KEYS}
+    config = {
+        key: value for key, value in model.config.to_dict().items() if key not in LEARNING_KEYS
+    }
     digest.update(json.dumps(config, sort_keys=True).encode())
     digest.update(" ".join(map(str, heads_off(model))).encode())
     for name, weight in sorted(_weights(model).items()):
