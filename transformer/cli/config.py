@@ -107,7 +107,7 @@ def command_settings(verb: str, config: DictConfig, arguments: Sequence[str]) ->
     kind = resolve_name(f"transformer.settings.{SETTINGS[verb]}")
     values = _plain_values(kind, config, arguments)
     if verb == "attention":
-        values |= _sentences(arguments)
+        values |= typed_sentences(arguments)
     elif verb in LAUNCHED:
         values |= _launch(arguments)
     return typed(kind, values, "")
@@ -119,7 +119,7 @@ def as_overrides(verb: str, arguments: Sequence[str]) -> list[str]:
     if verb in LAUNCHED:
         arguments = [argument for argument in arguments if override_key(argument) != "launch"]
     if verb == "attention":
-        sentences = _sentences(arguments)
+        sentences = typed_sentences(arguments)
         arguments = [argument for argument in arguments if override_key(argument) not in sentences]
         return [*arguments, *(f"{key}=given" for key in sentences)]
     if verb in ("compare", "report"):
@@ -132,7 +132,7 @@ def as_overrides(verb: str, arguments: Sequence[str]) -> list[str]:
     return [*keys, *(argument for argument in arguments if argument not in metrics)]
 
 
-def _sentences(arguments: Sequence[str]) -> dict[str, str]:
+def typed_sentences(arguments: Sequence[str]) -> dict[str, str]:
     """The sentences of ``attention`` as typed: Hydra reads commas and brackets as a list."""
     sentences = {}
     for argument in arguments:
