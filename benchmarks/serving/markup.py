@@ -20,7 +20,7 @@ from dataclasses import replace
 from statistics import fmean
 from typing import NamedTuple
 
-from transformer.data.corpora.pocket import pocket_splits
+from transformer.data.corpora.resolve import pocket_splits
 from transformer.decoding.alignment import Aligner
 from transformer.decoding.translator import Translator
 from transformer.model.head_masks import HeadName

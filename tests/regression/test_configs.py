@@ -12,8 +12,7 @@ from scripts.conf import COMMANDS, defaults, flat, shown_defaults
 from transformer.cli.arguments import config_folder
 from transformer.cli.config import command_settings, compose_config, run_settings
 from transformer.cli.recipe import RECIPES
-from transformer.settings.clean import Filters
-from transformer.settings.doctor import CHECKS
+from transformer.settings.corpora import CHECKS, Filters
 
 ROOT = config_folder()
 CHOICES = sorted(

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from transformer.cli.arguments import names_vocabulary_size
 from transformer.common.errors import InputError
-from transformer.settings.clean import CleanConfig
-from transformer.settings.doctor import DoctorConfig
-from transformer.settings.text import TextConfig
+from transformer.settings.corpora import CleanConfig, DoctorConfig, TextConfig
 
 if TYPE_CHECKING:
     from transformer.quality.cleaning import CleanedSplit

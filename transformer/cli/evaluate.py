@@ -10,12 +10,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from transformer.settings.attention import AttentionConfig
-from transformer.settings.compare import CompareConfig
-from transformer.settings.evaluate import EvaluateConfig
-from transformer.settings.heads import HeadsConfig
-from transformer.settings.report import ReportConfig
-from transformer.settings.stress import StressConfig
+from transformer.settings.commands import AttentionConfig, HeadsConfig, ReportConfig
+from transformer.settings.evaluation import CompareConfig, EvaluateConfig, StressConfig
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -10,12 +10,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from transformer.common.files import HUB
-from transformer.settings.average import AverageConfig
-from transformer.settings.consolidate import ConsolidateConfig
-from transformer.settings.export import ExportConfig
-from transformer.settings.import_model import ImportConfig
-from transformer.settings.push import PushConfig
-from transformer.settings.tune import TuneConfig
+from transformer.settings.commands import (
+    AverageConfig,
+    ConsolidateConfig,
+    ExportConfig,
+    ImportConfig,
+    PushConfig,
+)
+from transformer.settings.evaluation import TuneConfig
 
 if TYPE_CHECKING:
     from transformer.commands.tune import MissingWeights

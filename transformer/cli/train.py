@@ -19,7 +19,7 @@ from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from transformer.checkpoint.locate import run_folder
+from transformer.checkpoint.run_directory import has_checkpoint, run_folder
 from transformer.checkpoint.trust import named_classes
 from transformer.cli.arguments import (
     check_overrides,
@@ -47,7 +47,6 @@ from transformer.runs.directory import LOG, OnlyNew, log_format
 from transformer.runs.processes import RankCall, count_processes, train_in_processes
 from transformer.runs.resume import resumed_config, resumed_or_new
 from transformer.settings.run import RunConfig
-from transformer.training.checkpointing.run_directory import has_checkpoint
 from transformer.training.distributed.launcher import RUN
 from transformer.training.distributed.ranks import Rank, end_rank, external_rank, reporting_once
 

@@ -20,13 +20,9 @@ from typing import TYPE_CHECKING, BinaryIO, TextIO
 from transformer.common.errors import InputError, Interrupted, require_package
 from transformer.common.files import given_path, named
 from transformer.data.text.lines import MAX_LINE, decoded_lines, read_lines, too_long
-from transformer.settings.ask import AskConfig
-from transformer.settings.predict import PredictConfig
-from transformer.settings.score import ScoreConfig
-from transformer.settings.select import SelectConfig
-from transformer.settings.serve import ServeConfig
-from transformer.settings.shortlist import ShortlistConfig
-from transformer.settings.translate import TranslateConfig
+from transformer.settings.commands import AskConfig, ServeConfig, ShortlistConfig
+from transformer.settings.evaluation import ScoreConfig, SelectConfig
+from transformer.settings.translator import PredictConfig, TranslateConfig
 
 if TYPE_CHECKING:
     from transformer.commands.serve import Service
@@ -155,7 +151,7 @@ def run_ask(config: AskConfig, _: Sequence[str]) -> None:
     from transformer.cli.progress import counted
     from transformer.cli.threads import set_threads
     from transformer.commands.ask import ask
-    from transformer.recipes.remote_client import counts
+    from transformer.recipes.remote_teacher import counts
 
     with counted("asked for different lines") as show:
         asked = ask(config, show=show, loaded=set_threads)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from transformer.checkpoint.locate import run_folder
+from transformer.checkpoint.run_directory import run_folder
 from transformer.checkpoint.trust import require_trust
 from transformer.common.errors import InputError, require_package
 from transformer.common.files import given_path, written_whole
@@ -20,8 +20,8 @@ from transformer.interchange.onnx.folder import verify_onnx, write_onnx
 from transformer.interchange.onnx.web_page import MODEL, find_runtime, write_web
 from transformer.interchange.readme import Published, model_card, read_report
 from transformer.interchange.verification import verify_ctranslate2, verify_int8
+from transformer.settings.commands import ExportConfig
 from transformer.settings.data import DataConfig
-from transformer.settings.export import ExportConfig
 from transformer.settings.metrics import METRICS
 from transformer.settings.run import RunConfig
 

@@ -4,13 +4,13 @@ import logging
 from pathlib import Path
 
 from transformer.checkpoint.checkpoint import portable_part, write_payload
-from transformer.checkpoint.config_file import write_config
+from transformer.checkpoint.run_directory import write_config
 from transformer.common.errors import InputError, errors_name, require_package
 from transformer.common.files import HUB, given_path, locked, require_new, written_whole
 from transformer.common.hub import download, repository
 from transformer.interchange import import_folder
+from transformer.settings.commands import ImportConfig
 from transformer.settings.data import DataConfig
-from transformer.settings.import_model import ImportConfig
 from transformer.settings.run import RunConfig
 
 log = logging.getLogger(__name__)

@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from transformer.checkpoint.locate import TUNED, find_checkpoint, is_exported, run_folder
+from transformer.checkpoint.run_directory import TUNED, find_checkpoint, is_exported, run_folder
 from transformer.common.files import read_json
 from transformer.common.hub import cached_model
 from transformer.common.language_names import language_name
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.reports.page import REPORT
 from transformer.reports.scores import read_scores
+from transformer.settings.commands import Quantization
 from transformer.settings.data import DataConfig
-from transformer.settings.export import Quantization
 from transformer.settings.run import RunConfig
 
 BEFORE_TUNING = "before_tuning"

@@ -95,7 +95,7 @@ class SignalAt:
         from transformer.tasks.translate_validation import TranslateValidation
         from transformer.tasks.translation import TranslationTask
         from transformer.training.callbacks.metrics import Measure
-        from transformer.training.checkpointing.callbacks import LastCheckpoint
+        from transformer.training.checkpointing import LastCheckpoint
 
         around: dict[str, Any] = {
             "prepare": (TranslationData, "prepare_data"),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.helpers.runs.processes import FORKS, _prepare, exit_code
-from transformer.recipes.stage import Stage
+from transformer.recipes.plan import Stage
 
 
 def recipe(

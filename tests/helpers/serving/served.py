@@ -19,7 +19,7 @@ from transformer.serving.access import Access, Client
 from transformer.serving.http_server import build_app, listen
 from transformer.serving.languages import Direction, Directions
 from transformer.serving.request_queue import RequestQueue
-from transformer.settings.serve import Limits, ServerConfig
+from transformer.settings.commands import Limits, ServerConfig
 
 
 def limits(**changes: Any) -> Limits:

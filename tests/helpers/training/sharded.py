@@ -20,7 +20,7 @@ from tests.helpers.model.models import tiny_payload
 from tests.helpers.runs.processes import FORKS, exit_code
 from transformer.checkpoint.checkpoint import write_payload
 from transformer.checkpoint.sharded import SUFFIX
-from transformer.training.checkpointing.checkpoint_io import AtomicCheckpointIO
+from transformer.training.checkpointing import AtomicCheckpointIO
 from transformer.training.distributed.fsdp import ShardedStrategy
 
 RANKS = 3

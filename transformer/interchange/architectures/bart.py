@@ -10,8 +10,7 @@ from typing import Any
 
 from transformer.common.errors import InputError, readable
 from transformer.common.schema import typed_value
-from transformer.data.tokenization.file_vocabulary import FileVocabulary, with_words
-from transformer.data.tokenization.segmenters import Utf8Bytes
+from transformer.data.tokenization.file_vocabulary import FileVocabulary, Utf8Bytes, with_words
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.translator import Translator

@@ -4,7 +4,7 @@ import logging
 
 from pytorch_lightning import LightningModule, Trainer
 
-from transformer.training.checkpointing.training_state import SavedCallback
+from transformer.training.checkpointing import SavedCallback
 from transformer.training.model_selection import ModelSelection
 
 logger = logging.getLogger(__name__)

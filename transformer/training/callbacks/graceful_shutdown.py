@@ -15,9 +15,9 @@ import torch
 from lightning_fabric.plugins.environments import SLURMEnvironment
 from pytorch_lightning import Callback, LightningModule, Trainer
 
+from transformer.checkpoint.run_directory import has_checkpoint
 from transformer.common.errors import Interrupted
 from transformer.common.processes import SIGNALS, handling
-from transformer.training.checkpointing.run_directory import has_checkpoint
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from pytorch_lightning import LightningModule, Trainer
 from transformer.common.errors import InputError
 from transformer.settings.metrics import METRICS, OTHER_VALUES, Better
 from transformer.settings.run import check_objective
-from transformer.training.checkpointing.training_state import SavedCallback
+from transformer.training.checkpointing import SavedCallback
 from transformer.training.model_selection import ModelSelection
 
 

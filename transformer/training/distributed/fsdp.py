@@ -26,7 +26,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.optim import Optimizer
 
 from transformer.checkpoint.archive import SHARDS
-from transformer.checkpoint.checkpoint import write_payload
+from transformer.checkpoint.checkpoint import all_finite, write_payload
 from transformer.checkpoint.sharded import (
     SUFFIX,
     StoredTensor,
@@ -35,12 +35,11 @@ from transformer.checkpoint.sharded import (
     read_into,
     split,
 )
-from transformer.checkpoint.validation import all_finite
 from transformer.common.errors import InputError
 from transformer.common.files import sync
 from transformer.model.decoder import DecoderLayer
 from transformer.model.encoder import EncoderLayer
-from transformer.training.checkpointing.checkpoint_io import AtomicCheckpointIO
+from transformer.training.checkpointing import AtomicCheckpointIO
 from transformer.training.distributed.ranks import join_group
 
 logger = logging.getLogger(__name__)

@@ -18,15 +18,14 @@ from torch.distributed.fsdp import FSDPModule
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from transformer.checkpoint.checkpoint import PORTABLE
-from transformer.checkpoint.validation import Portable
+from transformer.checkpoint.checkpoint import PORTABLE, Portable
 from transformer.common.errors import InputError
 from transformer.data.batching.loader import Update
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.model.layers.dropout import all_layers
 from transformer.model.transformer import Transformer
 from transformer.settings.run import RunConfig
-from transformer.training.checkpointing import training_state
+from transformer.training import checkpointing
 from transformer.training.losses.cross_entropy import (
     joined_bias,
     loss_function,
@@ -247,7 +246,7 @@ class UpdateModule(LightningModule, ABC):
         """
         if self.trainer.state.fn != TrainerFn.FITTING:
             return
-        training_state.restore_progress(checkpoint, self.trainer, self)
+        checkpointing.restore_progress(checkpoint, self.trainer, self)
         saved = checkpoint["recovery"]
         if saved["lr"] != self.config.optimizer.lr:
             # The user has set another, as the last message of a diverged run advises.
@@ -255,10 +254,10 @@ class UpdateModule(LightningModule, ABC):
         self.detector.load_state_dict(saved)
         new: Any = self.configure_optimizers()
         schedule, scale = new["lr_scheduler"]["scheduler"], self.detector.lr_scale
-        rates = training_state.schedule_state(schedule, checkpoint["global_step"], scale)
+        rates = checkpointing.schedule_state(schedule, checkpoint["global_step"], scale)
         states, optimizer = checkpoint["optimizer_states"], new["optimizer"]
         # A rank with sharded weights takes its part of the moments.
-        moments = training_state.optimizer_state(states, optimizer, copies=not self.sharded)
+        moments = checkpointing.optimizer_state(states, optimizer, copies=not self.sharded)
         for index, group in enumerate(moments["param_groups"]):
             group |= {"initial_lr": rates["base_lrs"][index], "lr": rates["_last_lr"][index]}
         checkpoint |= {"optimizer_states": [moments], "lr_schedulers": [rates]}

@@ -14,7 +14,7 @@ from sacrebleu.significance import PairedTest
 
 from transformer.common.errors import InputError
 from transformer.evaluation.significance import TestedScore, paired_tests
-from transformer.settings.compare import Resampling
+from transformer.settings.evaluation import Resampling
 
 REFERENCES = [
     f"the {animal} {verb} over the {index} at {hour}"
