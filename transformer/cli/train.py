@@ -51,7 +51,7 @@ from transformer.training.distributed.launcher import RUN
 from transformer.training.distributed.ranks import Rank, end_rank, external_rank, reporting_once
 
 if TYPE_CHECKING:
-    from transformer.training.callbacks.sweep_objective import Objective
+    from transformer.training.callbacks.best_score import Objective
 
 AUTO = "auto"
 """``checkpoint=auto``: resume the run in the directory, or begin one."""
@@ -233,8 +233,8 @@ def train_as_rank(rank: int, call: RankCall) -> None:
             if process is not None:
                 process.agreed(call.to_json())
         from transformer.runs.train import train
-        from transformer.training.callbacks.sweep_objective import Objective
-        from transformer.training.optimization.cpu_allocator import (
+        from transformer.training.callbacks.best_score import Objective
+        from transformer.training.cpu_allocator import (
             keep_freed_memory,
             keep_products,
         )
@@ -313,7 +313,7 @@ def _run_trial(config: DictConfig) -> "tuple[float, Objective]":
     """The best score of a job of a sweep on the validation text, and its objective."""
     from transformer.checkpoint.checkpoint import find_last
     from transformer.tasks.registry import task_class
-    from transformer.training.callbacks.sweep_objective import Objective, check_direction
+    from transformer.training.callbacks.best_score import Objective, check_direction
 
     job = HydraConfig.get()
     _fetch_initial(config)

@@ -134,7 +134,7 @@ def run_serve(config: ServeConfig, _: Sequence[str]) -> None:
     """Serve trained models over HTTP until a signal."""
     from transformer.cli.threads import set_search_threads
     from transformer.commands.serve import serve
-    from transformer.training.optimization.cpu_allocator import return_freed_memory
+    from transformer.training.cpu_allocator import return_freed_memory
 
     return_freed_memory()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)

@@ -11,8 +11,8 @@ from transformer.cli.config import compose_config, run_settings
 from transformer.common.errors import InputError
 from transformer.runs.processes import RankCall
 from transformer.settings.run import RunConfig
+from transformer.training import cpu_allocator
 from transformer.training.distributed.ranks import Rank
-from transformer.training.optimization import cpu_allocator
 
 
 @pytest.fixture
