@@ -27,7 +27,7 @@ from benchmarks.gpu.measure import CHUNK, TOKENS, Bench, OutOfTime, Stopwatch, V
 from benchmarks.gpu.models import TINY
 from benchmarks.support.made_up_text import write_text
 from transformer.checkpoint.checkpoint import find_last
-from transformer.cli.config.compose import compose_config, run_settings
+from transformer.cli.config import compose_config, run_settings
 from transformer.data.batching.loader import Update
 from transformer.runs.train import fit
 from transformer.settings.run import RunConfig
