@@ -59,7 +59,8 @@ class Check(ABC):
     """Whether `faults` works only after `see` was called with every pair."""
 
     def __init__(self, split: str, max_examples: int) -> None:
-        self.split, self.max_examples = split, max_examples
+        self.split = split
+        self.max_examples = max_examples
 
     @abstractmethod
     def see(self, pair: NumberedPair) -> None:
@@ -86,7 +87,8 @@ class PairCheck(Check):
 
     def __init__(self, split: str, max_examples: int, name: str, find: FindFault) -> None:
         super().__init__(split, max_examples)
-        self._name, self._find = name, find
+        self._name = name
+        self._find = find
         self._count = self._total = 0
         self._examples: list[Example] = []
 
@@ -126,11 +128,11 @@ def bare(text: str) -> str:
     return _NO_WORD.sub(_marks, folded.translate(None, _ASCII_NO_WORD).decode())
 
 
-def _marks(found: re.Match[str]) -> str:
+def _marks(match: re.Match[str]) -> str:
     """Return the vowel signs and tone marks among characters that are no letters or digits."""
     return "".join(
         character
-        for character in found[0]
+        for character in match[0]
         if unicodedata.category(character) in ("Mn", "Mc") and character not in _VARIATIONS
     )
 

@@ -9,7 +9,7 @@ import pytest
 from tests.helpers.data.corpora import data_config, pairs_of, tokenizer_config, write_corpus
 from transformer.common.errors import InputError
 from transformer.data.corpora.resolve import find_splits
-from transformer.quality.examined_text import given_texts
+from transformer.quality.examination import given_texts
 from transformer.settings.data import DataConfig
 
 
