@@ -4,6 +4,8 @@ The source folder is the root of the repository, so that a link leads to the sam
 Git viewer. Links to other files of the repository become downloads.
 """
 
+from pathlib import Path
+
 from sphinx.application import Sphinx
 
 project = "transformer"
@@ -11,7 +13,7 @@ copyright = "the authors, Apache-2.0"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax"]
 
 ABOUT = ["CONTRIBUTING", "CHANGELOG", "data/README", "data/pocket/README", "scripts/pocket/README"]
-include_patterns = ["README.md", *(f"{page}.md" for page in ABOUT), "docs/*"]
+include_patterns = ["README.md", *(f"{page}.md" for page in ABOUT), "docs/*", "benchmarks/**.md"]
 exclude_patterns = [".*", "build", "runs", "multirun"]
 root_doc = "README"
 
@@ -27,16 +29,21 @@ html_theme = "furo"
 html_title = project
 
 CONTENTS = {
-    "Begin": "first_model training configuration other_toolkits",
+    "Begin": "first_model training configuration commands other_toolkits glossary",
     "Text": "data tokenizers tasks scale doctor",
-    "Model": "attention regularization single_stacks",
+    "Model": "attention attention_views",
     "Training": "recipes processes gpu reliability",
-    "Translating": "decoding alignment attention_views failures robustness",
-    "Using": "serving interchange browser python api",
-    "Measured": "report results comparing performance history",
+    "Translating": "decoding comparing failures robustness",
+    "Using": "serving interchange python api",
+    "Measured": "results performance history",
     "Code": "architecture code_size",
 }
 """The pages in the order of the site, by theme."""
+
+ROOT = Path(__file__).parents[1]
+MEASUREMENTS = [
+    str(page.relative_to(ROOT).with_suffix("")) for page in sorted(ROOT.glob("benchmarks/**/*.md"))
+]
 
 
 def add_contents(app: Sphinx, page: str, source: list[str]) -> None:
@@ -46,7 +53,7 @@ def add_contents(app: Sphinx, page: str, source: list[str]) -> None:
     groups = {
         theme: [f"docs/{name}" for name in names.split()] for theme, names in CONTENTS.items()
     }
-    for theme, pages in (groups | {"Project": ABOUT}).items():
+    for theme, pages in (groups | {"Measurements": MEASUREMENTS, "Project": ABOUT}).items():
         listed = "\n".join(pages)
         source[0] += f"\n```{{toctree}}\n:hidden:\n:caption: {theme}\n{listed}\n```\n"
 

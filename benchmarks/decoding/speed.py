@@ -1,6 +1,7 @@
 """How fast we translate, beside Hugging Face ``generate`` and CTranslate2 with the same weights.
 
-    python benchmarks/decoding/speed.py --run RUN [--threads 1] [--quick] [--write docs/decoding.md]
+    python benchmarks/decoding/speed.py --run RUN [--threads 1] [--quick]
+        [--write benchmarks/decoding/speed.md]
 
 One run measures all: the same sentences, the same beam, as many threads, no other program. RUN is
 a run of ``model.norm_order=post``, which is what Hugging Face's Marian has; its test split is
