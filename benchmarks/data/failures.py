@@ -17,9 +17,9 @@ from pathlib import Path
 
 from benchmarks.data.failure_kinds import Labeled, Pair, labeled
 from benchmarks.results.page import write_between
-from transformer.data.corpora.pocket import pocket_text
+from transformer.data.corpora.resolve import pocket_text
 from transformer.data.text.lines import read_lines
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator
 from transformer.quality.failures.flags import Detector, Output
 from transformer.quality.failures.monitor import Failures, as_outputs, find_failures
 from transformer.quality.failures.thresholds import SAMPLE, Thresholds

@@ -15,7 +15,7 @@ import torch
 from transformer.common.processor import processor
 from transformer.data.batching.batch import pad_source
 from transformer.decoding.batched_search import search_batch
-from transformer.decoding.length_bucketing import bucket_batches
+from transformer.decoding.batching import bucket_batches
 from transformer.model.layers.quantization import in_precision
 from transformer.model.transformer import Transformer
 from transformer.settings.decoding import SearchConfig

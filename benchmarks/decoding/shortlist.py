@@ -19,7 +19,7 @@ import torch
 from transformer.checkpoint.checkpoint import load_checkpoint
 from transformer.data.corpora.evaluation_text import read_texts, run_split
 from transformer.decoding.search.shortlist import FILE
-from transformer.decoding.translation.translator import Translator, trained_with
+from transformer.decoding.translator import Translator, trained_with
 from transformer.evaluation.metrics import score
 from transformer.interchange.ctranslate2_engine import CTranslate2Engine
 from transformer.model.layers.quantization import in_precision

@@ -56,7 +56,7 @@ def loaded(path: Path, settings: dict[str, str]) -> tuple[Translate, int]:
     """What translates, and the bytes of its weights."""
     import torch
 
-    from transformer.decoding.translation.translator import Translator, trained_with
+    from transformer.decoding.translator import Translator, trained_with
     from transformer.interchange.ctranslate2_engine import CTranslate2Engine
     from transformer.interchange.onnx.folder import OnnxGreedy
     from transformer.interchange.translators import load_checkpoints

@@ -22,7 +22,7 @@ from transformer.checkpoint.checkpoint import load_checkpoint
 from transformer.common.errors import InputError
 from transformer.data.corpora.resolve import find_splits
 from transformer.decoding.constraints.request import Constraints
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator
 from transformer.evaluation.metrics import score, term_accuracy
 from transformer.settings.metrics import MetricsConfig
 

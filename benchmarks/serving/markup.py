@@ -20,9 +20,9 @@ from dataclasses import replace
 from statistics import fmean
 from typing import NamedTuple
 
-from transformer.data.corpora.pocket import pocket_splits
+from transformer.data.corpora.resolve import pocket_splits
 from transformer.decoding.alignment import Aligner
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator
 from transformer.model.head_masks import HeadName
 from transformer.serving.batch_translation import (
     Options,

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from transformer.cli.config.compose import compose_config, run_settings
 from transformer.data.datamodules.translation import TranslationData
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator
 from transformer.evaluation.metrics import score
 from transformer.settings.run import RunConfig
 

@@ -23,7 +23,7 @@ from tests.helpers.interchange.marian_folders import sentences
 from tests.helpers.suite.lazy import hf
 from transformer.__main__ import main
 from transformer.data.tokenization.tags import SourceTags, TaggedText
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator
 from transformer.interchange.architectures.architecture import read_config
 from transformer.interchange.architectures.subwords import ImportedIds
 from transformer.interchange.import_folder import read_weights

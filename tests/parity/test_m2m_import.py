@@ -18,7 +18,7 @@ from tests.parity.test_marian_import import change
 from transformer.__main__ import main
 from transformer.data.tokenization.tags import SourceTags, TaggedText
 from transformer.decoding.forced_decoding import score_pairs
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator
 from transformer.interchange.architectures.m2m import import_tokenizer
 from transformer.interchange.import_folder import read_weights
 from transformer.model.build import build_transformer

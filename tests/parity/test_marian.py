@@ -25,7 +25,7 @@ from tests.helpers.model.huggingface_twins import spread
 from tests.helpers.model.models import tiny_transformer
 from transformer.data.batching.batch import collate, pad_source
 from transformer.decoding.batched_search import search_batch
-from transformer.decoding.search.interface import Hypothesis
+from transformer.decoding.search.search import Hypothesis
 from transformer.model.transformer import Transformer
 from transformer.settings.tokenizer import BOS, EOS, PAD
 

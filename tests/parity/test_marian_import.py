@@ -33,7 +33,7 @@ from tests.helpers.suite.lazy import hf
 from transformer.__main__ import main
 from transformer.data.tokenization.tags import SourceTags, TaggedText, Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator
 from transformer.interchange.architectures.huggingface import write_huggingface
 from transformer.interchange.architectures.marian import import_tokenizer
 from transformer.interchange.import_folder import read_folder, read_weights

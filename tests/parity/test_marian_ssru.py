@@ -15,7 +15,7 @@ import yaml
 from tests.helpers.interchange.imported_twins import limited_search
 from tests.helpers.interchange.marian_folders import marian_folder, npz_folder, sentences
 from transformer.__main__ import main
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator
 from transformer.interchange.import_folder import read_folder
 from transformer.model.decoder import RecurrentDecoderLayer
 from transformer.settings.tokenizer import BOS, EOS

@@ -16,7 +16,7 @@ from tests.helpers.decoding.metrics import RAW
 from tests.helpers.decoding.views import attention_view
 from tests.unit.evaluation.comparison.test_compare import KEYS, SYSTEMS, TEXT
 from transformer.common.escaping import escaped, escaped_json
-from transformer.evaluation.comparison.compare import Comparison, compare_systems
+from transformer.evaluation.comparison import Comparison, compare_systems
 from transformer.quality.check import quoted
 from transformer.reports.attention_page import attention_page
 from transformer.reports.scores import build_table

@@ -11,7 +11,7 @@ import torch
 
 from transformer.checkpoint.checkpoint import PORTABLE
 from transformer.common.errors import InputError
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator
 
 HERE = Path(__file__).parent
 

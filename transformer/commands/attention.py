@@ -12,13 +12,19 @@ from transformer.checkpoint.trust import require_trust
 from transformer.common.errors import InputError
 from transformer.common.files import require_writable, written_whole
 from transformer.decoding.forced_decoding import forced_attention
-from transformer.decoding.translation.translator import Translator
-from transformer.evaluation.attention import head_survey
-from transformer.evaluation.attention.view import AttentionKind, AttentionView
+from transformer.decoding.translator import Translator
+from transformer.evaluation.attention_heads import (
+    AttentionKind,
+    AttentionView,
+    Characters,
+    EncodedPair,
+    corpus_pairs,
+    survey,
+)
 from transformer.interchange.translators import load_translator, local_run
 from transformer.model.transformer import Transformer
 from transformer.reports.attention_page import attention_page
-from transformer.settings.attention import AttentionConfig
+from transformer.settings.commands import AttentionConfig
 from transformer.settings.run import RunConfig
 
 
@@ -57,9 +63,9 @@ def attention_view(
     pairs, measured = [pair], "this sentence pair alone"
     if config.sentences:
         require_trust(run, config.trust, config.checkpoint)
-        pairs = head_survey.corpus_pairs(translator, run.data, config.split, config.sentences)
+        pairs = corpus_pairs(translator, run.data, config.split, config.sentences)
         measured = f"{len(pairs)} sentence pairs of the run's {config.split} text"
-    characters = head_survey.survey(translator, pairs)
+    characters = survey(translator, pairs)
     if characters["cross"][0][0].alignment_error is not None:
         measured += f" (AER: links from {translator.aligner.near_best} of the best weight on)"
     (translated,) = translator.tokenizer.decode_target([pair.target])
@@ -75,7 +81,7 @@ def attention_view(
     )
 
 
-def encoded_pair(translator: Translator, text: str, target: str | None) -> head_survey.EncodedPair:
+def encoded_pair(translator: Translator, text: str, target: str | None) -> EncodedPair:
     """The subwords of a text and of its translation, the translator's own unless it is given."""
     tokenizer = translator.tokenizer
     (source,) = tokenizer.encode_source([text])
@@ -83,12 +89,12 @@ def encoded_pair(translator: Translator, text: str, target: str | None) -> head_
     if target is not None:
         [(_, subwords)] = tokenizer.encode_pairs([(text, target)])
         _check("target", subwords, translator.model.max_length)
-        return head_survey.EncodedPair(source, subwords)
+        return EncodedPair(source, subwords)
     # The subwords of the search: the tokenizer might divide the same text in another way.
     (translation,) = translator.translate([text])
     spelled = tokenizer.subwords(range(tokenizer.target_vocab_size))
     ids = {subword: number for number, subword in enumerate(spelled)}
-    return head_survey.EncodedPair(source, [ids[subword] for subword in translation.tokens])
+    return EncodedPair(source, [ids[subword] for subword in translation.tokens])
 
 
 def _check(key: str, subwords: list[int], max_length: int | None) -> None:
@@ -107,7 +113,9 @@ def _size(model: Transformer) -> str:
 
 
 def _kinds(
-    translator: Translator, pair: head_survey.EncodedPair, characters: head_survey.Characters
+    translator: Translator,
+    pair: EncodedPair,
+    characters: Characters,
 ) -> list[AttentionKind]:
     batch, seen = forced_attention(translator.model, [pair.source], [pair.target])
     tokenizer = translator.tokenizer

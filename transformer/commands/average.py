@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from transformer.checkpoint.checkpoint import write_payload
-from transformer.settings.average import AverageConfig
+from transformer.settings.commands import AverageConfig
 from transformer.training.checkpointing.averaging import average_checkpoints, recent_checkpoints
 
 

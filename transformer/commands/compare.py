@@ -22,11 +22,10 @@ from transformer.common.errors import InputError
 from transformer.data.corpora.evaluation_text import run_split
 from transformer.data.text.lines import read_lines
 from transformer.data.text.parallel import Referenced
+from transformer.decoding.document_translator import in_documents
 from transformer.decoding.long_inputs import warn_about_length_limit
-from transformer.decoding.translation.document_translator import in_documents
-from transformer.decoding.translation.result import length_counts
-from transformer.decoding.translation.translator import Translator
-from transformer.evaluation.comparison.compare import (
+from transformer.decoding.translator import Translator, length_counts
+from transformer.evaluation.comparison import (
     ComparedText,
     Comparison,
     System,
@@ -35,7 +34,7 @@ from transformer.evaluation.comparison.compare import (
 )
 from transformer.interchange.translators import fetched, load_translator
 from transformer.reports.comparison import save_comparison
-from transformer.settings.compare import CompareConfig
+from transformer.settings.evaluation import CompareConfig
 from transformer.settings.metrics import MetricsConfig
 from transformer.settings.run import RunConfig
 

@@ -18,17 +18,16 @@ from transformer.commands.scored_text import (
 from transformer.commands.scoring import changed_metrics
 from transformer.commands.stress import save_stress
 from transformer.common.errors import InputError
-from transformer.data.corpora.mixture import AnySplit
+from transformer.data.corpora.resolve import AnySplit
 from transformer.data.text.parallel import Referenced
 from transformer.data.text.phrases import read_phrases
 from transformer.data.text.word_alignment import WordLinks, read_links
 from transformer.decoding.alignment import align
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.device import find_device, suited_batch_tokens, suited_precision
+from transformer.decoding.document_translator import in_documents
 from transformer.decoding.long_inputs import warn_about_length_limit
-from transformer.decoding.translation.document_translator import in_documents
-from transformer.decoding.translation.result import length_counts
-from transformer.decoding.translation.translator import Translator, torch_engine
+from transformer.decoding.translator import Translator, length_counts, torch_engine
 from transformer.evaluation.alignment_error import count_links
 from transformer.evaluation.metrics import Score, build_metric, score, term_accuracy
 from transformer.interchange.translators import load_translator, local_run, needs_run
@@ -37,7 +36,7 @@ from transformer.quality.failures.monitor import Failures, as_outputs, find_fail
 from transformer.quality.stress import StressReport, StressTest
 from transformer.quality.unknown_symbols import checked_symbols
 from transformer.reports.scores import save_report
-from transformer.settings.evaluate import EvaluateConfig
+from transformer.settings.evaluation import EvaluateConfig
 from transformer.tasks.registry import make_task
 
 

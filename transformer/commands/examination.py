@@ -15,8 +15,7 @@ from transformer.data.tokenization.vocabulary_training import (
 )
 from transformer.interchange.translators import fetched
 from transformer.quality.check import ExaminationConfig
-from transformer.settings.clean import CleanConfig
-from transformer.settings.doctor import DoctorConfig
+from transformer.settings.corpora import CleanConfig, DoctorConfig
 
 
 def corpus_tokenizer(

@@ -11,8 +11,7 @@ from transformer.common.files import require_new
 from transformer.common.hub import hub_error, repository
 from transformer.interchange.export_formats import folder_name, write_export
 from transformer.interchange.translators import load_translator, local_run
-from transformer.settings.export import ExportConfig
-from transformer.settings.push import PushConfig
+from transformer.settings.commands import ExportConfig, PushConfig
 
 
 class Exported(NamedTuple):

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 from transformer.checkpoint.checkpoint import Loaded
 from transformer.checkpoint.trust import require_trust
-from transformer.evaluation.attention.head_ablation import ablate, loss_scorer, metric_scorer
+from transformer.evaluation.head_ablation import ablate, loss_scorer, metric_scorer
 from transformer.interchange.translators import load_translator
 from transformer.model.head_masks import HeadName, attention_heads, heads_off
 from transformer.reports.heads import HeadReport
-from transformer.settings.heads import HeadsConfig
+from transformer.settings.commands import HeadsConfig
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from transformer.data.text.lines import read_lines
 from transformer.settings.translator import Form
 
 if TYPE_CHECKING:
-    from transformer.decoding.prediction.predictor import Prediction
+    from transformer.decoding.prediction import Prediction
 
 
 Line = TypeVar("Line")

@@ -12,7 +12,7 @@ from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.interchange.readme import Published, model_card
 from transformer.interchange.translators import fetched
 from transformer.runs.report_values import require_config, run_report, write_report
-from transformer.settings.report import ReportConfig
+from transformer.settings.commands import ReportConfig
 
 
 def report(config: ReportConfig) -> Path:

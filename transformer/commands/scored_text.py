@@ -12,12 +12,12 @@ from transformer.common.errors import InputError, MissingFile
 from transformer.common.files import require_writable
 from transformer.common.own_code import import_code
 from transformer.data.corpora.evaluation_text import read_texts, run_split
-from transformer.data.corpora.mixture import AnySplit
+from transformer.data.corpora.resolve import AnySplit
 from transformer.data.corpora.split import Split
 from transformer.data.text.parallel import Corpus, Referenced, file_format
 from transformer.settings.data import DataConfig
+from transformer.settings.evaluation import ScoredTextKeys
 from transformer.settings.run import RunConfig
-from transformer.settings.scoring import ScoredTextKeys
 from transformer.tasks.registry import is_translation
 
 

@@ -23,17 +23,15 @@ from transformer.data.tokenization.tags import parse_tags
 from transformer.decoding.constraints.request import Constraints, Request
 from transformer.decoding.constraints.terms import Glossary
 from transformer.decoding.device import suited_precision
+from transformer.decoding.document_translator import DocumentTranslator
+from transformer.decoding.fingerprint import compute_fingerprint
 from transformer.decoding.long_inputs import counting_split_lines, warn_about_length_limit
 from transformer.decoding.search.shortlist import ENGINE_FILE
-from transformer.decoding.translation.document_translator import DocumentTranslator
-from transformer.decoding.translation.fingerprint import compute_fingerprint
-from transformer.decoding.translation.result import Translation
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translation, Translator
 from transformer.interchange.translators import load_translator, local_run, needs_run
 from transformer.quality.unknown_symbols import checked_symbols
 from transformer.settings.data import DataConfig
-from transformer.settings.translate import TranslateConfig
-from transformer.settings.translator import Form
+from transformer.settings.translator import Form, TranslateConfig
 
 if TYPE_CHECKING:
     from transformer.quality.failures.flagging import Flagging

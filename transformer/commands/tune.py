@@ -22,7 +22,7 @@ from transformer.runs.tuning import (
     try_all,
     with_search,
 )
-from transformer.settings.tune import TuneConfig
+from transformer.settings.evaluation import TuneConfig
 
 
 class MissingWeights(NamedTuple):

@@ -13,14 +13,14 @@ from transformer.common.errors import InputError
 from transformer.data.batching.batch import Row, collate
 from transformer.data.text.word_alignment import NO_WORD, Link, Links, subword_words
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.length_bucketing import bucket_batches, check_lengths, pair_lengths
+from transformer.decoding.batching import bucket_batches, check_lengths, pair_lengths
 from transformer.model.attention.record_weights import recording
 from transformer.model.decoder import DecoderLayer
 from transformer.model.head_masks import HeadName
 from transformer.model.layers.dropout import evaluating
 from transformer.model.transformer import Transformer
-from transformer.settings.loss import LossConfig
 from transformer.settings.model import ModelConfig
+from transformer.settings.training import LossConfig
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,8 @@ class Aligner:
 
 
 def _check_head(head: HeadName, config: ModelConfig, setting: str) -> None:
-    layers, heads = config.decoder_layers, config.num_heads
+    layers = config.decoder_layers
+    heads = config.num_heads
     if head.kind != "cross" or head.layer not in range(layers) or head.head not in range(heads):
         raise InputError(
             f"{setting} does not exist: the decoder has layers 0 to {layers - 1} of heads 0 to "
@@ -68,9 +69,12 @@ def guided_head(loss: LossConfig, config: ModelConfig) -> HeadName | None:
     """The head that learns the links in training (``loss`` of a run); None if there is none."""
     if not loss.alignment_weight:
         return None
-    layer, index = loss.alignment_layer, loss.alignment_head
-    head = HeadName("cross", max(0, config.decoder_layers - 2) if layer is None else layer, index)
-    _check_head(head, config, f"loss.alignment_layer={head.layer} with loss.alignment_head={index}")
+    layer = loss.alignment_layer
+    if layer is None:
+        layer = max(0, config.decoder_layers - 2)
+    index = loss.alignment_head
+    head = HeadName("cross", layer, index)
+    _check_head(head, config, f"loss.alignment_layer={layer} with loss.alignment_head={index}")
     return head
 
 
@@ -87,10 +91,12 @@ def align(
     encoded = tokenizer.encode_pairs(pairs)
     check_lengths(encoded, model.max_length, "align")
     with evaluating(model):
-        found = batched_attention(model, encoded, head, batch_tokens)
+        maps = batched_attention(model, encoded, head, batch_tokens)
     return [
-        joined_links([weights], [tokenizer.source_subwords(s)], [tokenizer.subwords(t)], near_best)
-        for weights, (s, t) in zip(found, encoded, strict=True)
+        joined_links(
+            [weights], [tokenizer.source_subwords(source)], [tokenizer.subwords(target)], near_best
+        )
+        for weights, (source, target) in zip(maps, encoded, strict=True)
     ]
 
 
@@ -121,16 +127,16 @@ def batched_attention(
     batch_tokens: int = 4096,
 ) -> list[Float[Tensor, "target source"]]:
     """`aligning_attention` of (source, target) subwords, without ends or padding."""
-    found = [torch.empty(0, 0)] * len(pairs)
+    maps = [torch.empty(0, 0)] * len(pairs)
     device = next(model.parameters()).device
     for indices in bucket_batches(pair_lengths(pairs), batch_tokens):
         sources, targets = zip(*(pairs[index] for index in indices), strict=True)
         batch = collate(sources, targets).to(device)
         weights = aligning_attention(model, batch.source, batch.target_input, head).float().cpu()
-        for index, row in zip(indices, weights, strict=True):
+        for index, of_pair in zip(indices, weights, strict=True):
             source, target = pairs[index]
-            found[index] = row[: len(target), : len(source)].clone()
-    return found
+            maps[index] = of_pair[: len(target), : len(source)].clone()
+    return maps
 
 
 def word_links(
@@ -150,10 +156,12 @@ def word_links(
         return frozenset()
     by_word = weights.new_zeros(shape)
     # target source -> target_word source_word
-    rows, columns = torch.tensor(target_words), torch.tensor(source_words)
-    in_row, in_column = rows != NO_WORD, columns != NO_WORD
-    indices = rows[in_row][:, None], columns[in_column][None]
-    by_word.index_put_(indices, weights[in_row][:, in_column], accumulate=True)
+    rows = torch.tensor(target_words)
+    columns = torch.tensor(source_words)
+    in_word = rows != NO_WORD
+    in_source_word = columns != NO_WORD
+    indices = (rows[in_word][:, None], columns[in_source_word][None])
+    by_word.index_put_(indices, weights[in_word][:, in_source_word], accumulate=True)
     best = by_word.amax(-1, keepdim=True)
     linked = (by_word >= near_best * best) & (best > 0)
     return frozenset((int(source), int(target)) for target, source in linked.nonzero())
@@ -174,11 +182,11 @@ def joined_links(
     links: set[Link] = set()
     count = 0
     for weights, source, target in zip(maps, sources, targets, strict=True):
-        own = list(islice(words, len(source)))
-        first = min((word for word in own if word != NO_WORD), default=0)
-        rows = [word if word == NO_WORD else word - first for word in own]
-        columns = subword_words(target)
-        found = word_links(weights, rows, columns, near_best)
-        links |= {(row + first, column + count) for row, column in found}
-        count += max(columns, default=NO_WORD) + 1
+        of_part = list(islice(words, len(source)))
+        first = min((word for word in of_part if word != NO_WORD), default=0)
+        source_words = [word if word == NO_WORD else word - first for word in of_part]
+        target_words = subword_words(target)
+        part_links = word_links(weights, source_words, target_words, near_best)
+        links |= {(s + first, t + count) for s, t in part_links}
+        count += max(target_words, default=NO_WORD) + 1
     return frozenset(links)

@@ -1,27 +1,34 @@
-"""Search many segments: in batches of similar length, by the algorithm of the config."""
+"""Search many segments: in batches of similar length, by the algorithm of the config.
 
+Sources: Wu et al. 2016, "Google's Neural Machine Translation System", section 7, equation 14, for
+the coverage penalty.
+"""
+
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from transformer.common.errors import InputError, is_out_of_memory
 from transformer.common.files import given_path
-from transformer.data.batching.batch import pad_source
+from transformer.data.batching.batch import Row, pad_source
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.length_bucketing import bucket_batches
+from transformer.decoding.alignment import batched_attention
+from transformer.decoding.batching import bucket_batches
 from transformer.decoding.long_inputs import Segment
 from transformer.decoding.search.beam import beam_search
 from transformer.decoding.search.diverse_beam import diverse_search
-from transformer.decoding.search.ensemble import Model, build_step, ensemble_members
 from transformer.decoding.search.greedy import greedy_search
-from transformer.decoding.search.interface import BanningStep, Hypothesis, StepFunction
+from transformer.decoding.search.model_step import Model, build_step, ensemble_members
+from transformer.decoding.search.search import BanningStep, Hypothesis, StepFunction
 from transformer.decoding.search.shortlist import Shortlist
 from transformer.model.head_masks import HeadName
+from transformer.model.transformer import Transformer
 from transformer.settings.decoding import SearchConfig
 
 if TYPE_CHECKING:
@@ -53,26 +60,28 @@ class ModelSearcher:
 
     def __call__(self, segments: Sequence[Segment]) -> list[list[Hypothesis]]:
         """Return up to ``nbest`` hypotheses per segment, the best first; see `search_batch`."""
-        found: list[list[Hypothesis]] = [[] for _ in segments]
+        nbest: list[list[Hypothesis]] = [[] for _ in segments]
         beam = self.search.width
         widths = [self._width(segment) for segment in segments]
         # The end of the sentence is one token more.
         tokens = [(len(s.subwords) + 1) * width for s, width in zip(segments, widths, strict=True)]
         parts = [n for n, segment in zip(tokens, segments, strict=True) if segment.is_part]
         budget = max(self.batch_tokens, MIN_PARTS * max(parts, default=0))
-        for wider in (False, True):
-            alike = [index for index, width in enumerate(widths) if (width > beam) is wider]
-            for batch in bucket_batches([tokens[index] for index in alike], budget):
-                results = self._search_in_memory([segments[alike[index]] for index in batch])
-                for index, result in zip(batch, results, strict=True):
-                    found[alike[index]] = result
-        return found
+        # Segments with required phrases, whose beams are wider, have batches of their own.
+        for has_phrases in (False, True):
+            group = [index for index, width in enumerate(widths) if (width > beam) is has_phrases]
+            for batch in bucket_batches([tokens[index] for index in group], budget):
+                indices = [group[number] for number in batch]
+                results = self._search_in_memory([segments[index] for index in indices])
+                for index, hypotheses in zip(indices, results, strict=True):
+                    nbest[index] = hypotheses
+        return nbest
 
     def _width(self, segment: Segment) -> int:
         """Number of hypotheses per sentence; more if there are required phrases."""
-        beam = self.search.width
-        required = segment.constraints and segment.constraints.must
-        return self._compiler.width(required, beam) if required else beam
+        if segment.constraints is None or not segment.constraints.must:
+            return self.search.width
+        return self._compiler.width(segment.constraints.must, self.search.width)
 
     @cached_property
     def _compiler(self) -> "ConstraintCompiler":
@@ -103,27 +112,35 @@ class ModelSearcher:
             torch.cuda.empty_cache()
         middle = (len(segments) + 1) // 2
         halves = segments[:middle], segments[middle:]
-        return [found for half in halves for found in self._search_in_memory(half)]
+        return [hypotheses for half in halves for hypotheses in self._search_in_memory(half)]
 
     def _search_batch(self, segments: list[Segment]) -> list[list[Hypothesis]]:
-        subwords = [segment.subwords for segment in segments]
-        constraints = [segment.constraints for segment in segments]
-        given = [segment.given for segment in segments]
+        sources = [segment.subwords for segment in segments]
         compiled = None
-        if any(constraints) or any(given):
-            device, longest = next(self.model.parameters()).device, max_subwords(self.model)
-            compiled = self._compiler.compile(constraints, longest, device, given)
-        banned = self.tokenizer.never_written
+        if any(segment.constraints or segment.target_tags for segment in segments):
+            compiled = self._compiler.compile(
+                [segment.constraints for segment in segments],
+                max_subwords(self.model),
+                next(self.model.parameters()).device,
+                [segment.target_tags for segment in segments],
+            )
         # What constraints ask for may be any token.
-        tokens = self._shortlist.tokens(subwords) if self._shortlist and not compiled else None
-        found = search_batch(self.model, subwords, self.search, self.head, compiled, banned, tokens)
-        found = [hypotheses or [NO_TRANSLATION] for hypotheses in found]
+        shortlist = self._shortlist.tokens(sources) if self._shortlist and not compiled else None
+        banned = self.tokenizer.never_written
+        results = search_batch(
+            self.model, sources, self.search, self.head, compiled, banned, shortlist
+        )
+        results = [hypotheses or [NO_TRANSLATION] for hypotheses in results]
         if self.search.algorithm != "mbr":
-            return found
+            return results
         from transformer.decoding.mbr import minimum_bayes_risk
 
-        texts = [hypothesis_texts(one, self.tokenizer) for one in found]
-        return [minimum_bayes_risk(*one, self.search) for one in zip(found, texts, strict=True)]
+        return [
+            minimum_bayes_risk(
+                hypotheses, hypothesis_texts(hypotheses, self.tokenizer), self.search
+            )
+            for hypotheses in results
+        ]
 
 
 def hypothesis_texts(hypotheses: Sequence[Hypothesis], tokenizer: Tokenizer) -> list[str]:
@@ -164,13 +181,11 @@ def search_batch(
     config = config.candidate_search
     if not config.coverage_penalty:
         return _search(model, segments, config, constraints, banned, shortlist)
-    from transformer.decoding.search.coverage_penalty import rank_by_coverage
-
     # The penalty ranks the whole final beam.
     whole = replace(config, nbest=config.width, coverage_penalty=0.0)
-    found = _search(model, segments, whole, constraints, banned, shortlist)
+    beams = _search(model, segments, whole, constraints, banned, shortlist)
     first = ensemble_members(model)[0]
-    ranked = rank_by_coverage(first, segments, found, config.coverage_penalty, head)
+    ranked = rank_by_coverage(first, segments, beams, config.coverage_penalty, head)
     return [hypotheses[: config.nbest] for hypotheses in ranked]
 
 
@@ -185,17 +200,19 @@ def _search(
     device = next(model.parameters()).device
     max_length = max_subwords(model)
     limits = torch.tensor([min(max_length, config.limit(len(segment))) for segment in segments])
-    limits, width = limits.to(device), config.width
+    limits = limits.to(device)
+    width = config.width
     if constraints is not None:
         limits = constraints.limits(limits, max_length)
         if constraints.must is not None:
             width = int(constraints.must.widths(width).max())
-    never = torch.tensor(banned, dtype=torch.long)
+    banned_tokens = torch.tensor(banned, dtype=torch.long)
     if shortlist is not None:
-        never, shortlist = torch.isin(shortlist, never).nonzero()[:, 0], shortlist.to(device)
+        banned_tokens = torch.isin(shortlist, banned_tokens).nonzero()[:, 0]
+        shortlist = shortlist.to(device)
     step = build_step(model, pad_source(segments).to(device), width, shortlist)
-    if len(never):
-        step = BanningStep(step, never.to(device))
+    if len(banned_tokens):
+        step = BanningStep(step, banned_tokens.to(device))
     if constraints is not None:
         step = constraints.step(step, limits, width)
         if constraints.must is not None:
@@ -207,13 +224,43 @@ def _search(
 
         seeds = [derive_seed(segment, config.seed) for segment in segments]
         return sample_search(step, limits, config, seeds)
-    found = SEARCHES[config.algorithm](step, limits, config)
+    results = SEARCHES[config.algorithm](step, limits, config)
     if shortlist is None:
-        return found
+        return results
     ids = shortlist.tolist()
-    return [[replace(h, tokens=tuple(ids[t] for t in h.tokens)) for h in row] for row in found]
+    return [
+        [replace(h, tokens=tuple(ids[token] for token in h.tokens)) for h in hypotheses]
+        for hypotheses in results
+    ]
 
 
 def max_subwords(model: Model) -> int:
     """Maximal subwords of a translation; the beginning takes one position."""
     return max(1, model.config.max_length - 1)
+
+
+def rank_by_coverage(
+    model: Transformer,
+    sources: Sequence[Row],
+    beams: Sequence[list[Hypothesis]],
+    beta: float,
+    head: HeadName | None,
+) -> list[list[Hypothesis]]:
+    """Add the penalty of weight ``beta`` to every score of each sentence, and rank again.
+
+    The attention of the final hypotheses is computed again, so that the search keeps its fast
+    kernel.
+    """
+    pairs = [(s, h.tokens) for s, beam in zip(sources, beams, strict=True) for h in beam]
+    weights = iter(batched_attention(model, pairs, head))
+    scored = [
+        [replace(h, score=h.score + coverage_penalty(next(weights), beta)) for h in beam]
+        for beam in beams
+    ]
+    return [sorted(beam, key=lambda hypothesis: -hypothesis.score) for beam in scored]
+
+
+def coverage_penalty(attention: Float[Tensor, "target source"], beta: float) -> float:
+    """``beta * sum over source subwords of log(min(total attention to it, 1))``."""
+    covered = attention.sum(0).clamp(min=torch.finfo(torch.float32).tiny, max=1.0)
+    return beta * math.fsum(covered.log().tolist())

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from transformer.data.batching.batch import Batch, Row, collate
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.length_bucketing import bucket_batches, check_lengths, pair_lengths
-from transformer.decoding.search.ensemble import Ensemble, Model, ensemble_members
-from transformer.decoding.search.interface import not_a_number
+from transformer.decoding.batching import bucket_batches, check_lengths, pair_lengths
+from transformer.decoding.search.model_step import Ensemble, Model, ensemble_members
+from transformer.decoding.search.search import not_a_number
 from transformer.model.attention.masks import Mask, padding_mask
 from transformer.model.attention.record_weights import recording
 from transformer.model.encoder import Memory
@@ -50,15 +50,16 @@ def score_pairs(
     first pair, for errors. Raises InputError if a text is longer than the learned positions;
     with ``first`` None, the log-probability of its pair is ``-inf``.
     """
-    encoded, limit = tokenizer.encode_pairs(pairs), model.max_length
+    encoded = tokenizer.encode_pairs(pairs)
+    limit = model.max_length
     if first is not None:
         check_lengths(encoded, limit, "score", first=first)
     fits = [limit is None or length <= limit for length in pair_lengths(encoded)]
-    found = iter(score_subwords(model, [*compress(encoded, fits)], batch_tokens))
-    scores = [next(found) if fit else [-math.inf] for fit in fits]
-    if given := tokenizer.tags.given:
-        # As in the search, these tags add nothing to the score; a blank target has none.
-        scores = [[0.0] * given + row[given:] if row[1:] else row for row in scores]
+    fitting = iter(score_subwords(model, list(compress(encoded, fits)), batch_tokens))
+    scores = [next(fitting) if fit else [-math.inf] for fit in fits]
+    tags = tokenizer.tags.given
+    # As in the search, the tags of a target add nothing to the score; a blank target has none.
+    scores = [[0.0] * tags + row[tags:] if len(row) > 1 else row for row in scores]
     return [
         TargetScore(math.fsum(row), (*tokenizer.subwords(target), "</s>"), tuple(row))
         for (_, target), row in zip(encoded, scores, strict=True)
@@ -81,10 +82,10 @@ def score_subwords(
                 for member in ensemble_members(model)
             ]
             combined = model.combine(members) if isinstance(model, Ensemble) else members[0]
-            found = _select(combined, batch.target_output, real)
-            if found.isnan().any():
+            selected = _select(combined, batch.target_output, real)
+            if selected.isnan().any():
                 raise not_a_number(batch.target_input.size(1))
-            for index, row, target in zip(indices, found.tolist(), targets, strict=True):
+            for index, row, target in zip(indices, selected.tolist(), targets, strict=True):
                 scores[index] = row[: len(target) + 1]
     return scores
 
@@ -160,7 +161,8 @@ def forced_attention(
     """The attention over pairs of subword ids (without bos or eos); see ``attention_maps``."""
     device = next(model.parameters()).device
     batch = collate(sources, targets).to(device)
-    source, target = batch.source, batch.target_input
+    source = batch.source
+    target = batch.target_input
     with evaluating(model):
         maps = attention_maps(model, source, target)
     source_mask = padding_mask(source, PAD)

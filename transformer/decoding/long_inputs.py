@@ -1,6 +1,7 @@
 """Long sources: split into sentences and parts; translations that reached their maximum length."""
 
 import logging
+import math
 import sys
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -57,10 +58,10 @@ class SourceLimits:
             return [len(subwords)]
         uncut = min(self.longest, int(UNCUT * self.usual))
         parts = []
-        at = 0
+        start = 0
         for length in sentence_lengths(subwords, self.language):
-            sentence = subwords[at : at + length]
-            at += length
+            sentence = subwords[start : start + length]
+            start += length
             parts += [length] if length <= uncut else part_lengths(sentence, self.usual)
         return parts
 
@@ -81,7 +82,8 @@ def sentence_lengths(subwords: Sequence[str], language: str) -> list[int]:
 
     text = "".join(subwords).replace(WORD_START, " ")
     starts = list(accumulate(map(len, subwords), initial=0))
-    cuts, end = [0], 0
+    cuts = [0]
+    end = 0
     for sentence in sentencex.segment(language, text):
         # The blank after a sentence belongs to the next word.
         cut = bisect_left(starts, end + len(sentence.rstrip()))
@@ -94,17 +96,25 @@ def sentence_lengths(subwords: Sequence[str], language: str) -> list[int]:
 
 
 def part_lengths(subwords: Sequence[str], limit: int) -> list[int]:
-    """Lengths of alike parts of at most ``limit`` subwords, cut after ends or before words."""
-    lengths, start = [], 0
-    while (rest := len(subwords) - start) > limit:
-        aim = start + -(-rest // -(-rest // limit))
-        full = range(start + limit, start, -1)
-        words = [cut for cut in full if subwords[cut].startswith(WORD_START)]
+    """Lengths of parts of at most ``limit`` subwords.
+
+    A part ends at the last sentence that ends in it; else before the word that makes all parts
+    about equally long; else there, inside a word.
+    """
+    lengths = []
+    start = 0
+    while len(subwords) - start > limit:
+        remaining = len(subwords) - start
+        parts = math.ceil(remaining / limit)
+        equal = start + math.ceil(remaining / parts)
+        # The largest cut first.
+        cuts = range(start + limit, start, -1)
+        words = [cut for cut in cuts if subwords[cut].startswith(WORD_START)]
         ends = [cut for cut in words if subwords[cut - 1].endswith(SENTENCE_ENDS)]
-        cut = ends[0] if ends else min(words or [aim], key=lambda cut: abs(cut - aim))
+        cut = ends[0] if ends else min(words or [equal], key=lambda cut: abs(cut - equal))
         lengths.append(cut - start)
         start = cut
-    return [*lengths, rest]
+    return [*lengths, len(subwords) - start]
 
 
 @dataclass(frozen=True)
@@ -115,15 +125,16 @@ class Segment:
     constraints: Constraints | None = None
     is_part: bool = False
     """Whether the text has more than one segment."""
-    given: tuple[int, ...] = ()
+    target_tags: tuple[int, ...] = ()
     """The tags that its translation begins with (``Tags.given``)."""
 
     def requiring(self, phrases: Sequence[str]) -> "Segment":
         """The segment with more required phrases."""
         if not phrases:
             return self
-        own = self.constraints or Constraints()
-        return replace(self, constraints=replace(own, must=(*own.must, *phrases)))
+        constraints = self.constraints or Constraints()
+        must = (*constraints.must, *phrases)
+        return replace(self, constraints=replace(constraints, must=must))
 
 
 def split_segments(
@@ -131,33 +142,41 @@ def split_segments(
     constraints: Constraints | None,
     tokenizer: Tokenizer,
     limits: SourceLimits,
-    given: Sequence[int] = (),
+    target_tags: Sequence[int] = (),
 ) -> list[Segment]:
     """Split a text (``SourceLimits``), and divide its constraints.
 
-    Each part begins with the tags, its translation with the ``given`` tags. The first part has the
-    prefix, every part has the forbidden phrases, and the terms that it has. No part has a required
-    phrase: the translator finds the best one.
+    Each part begins with the tags of the source, its translation with ``target_tags``. The first
+    part has the prefix. Every part has the forbidden phrases, and the terms that occur in it. No
+    part has a required phrase: the translator finds the best part for it.
     """
+    if not subwords:
+        return []
     count = tokenizer.leading_tags(subwords)
+    whole = Segment(subwords, constraints, target_tags=tuple(target_tags))
     if len(subwords) <= min(limits.usual, limits.longest - count):
-        return [Segment(subwords, constraints, given=tuple(given))] if subwords else []
-    tags, text = subwords[:count], subwords[count:]
+        return [whole]
+    tags = subwords[:count]
+    text = subwords[count:]
     if count:
         room = max(1, limits.longest - count)
         limits = replace(limits, longest=room, usual=min(limits.usual, room))
     lengths = limits.split(tokenizer.source_subwords(text))
     if len(lengths) == 1:
-        return [Segment(subwords, constraints, given=tuple(given))]
+        return [whole]
     segments: list[Segment] = []
-    start, rest = 0, constraints and replace(constraints, must=())
+    start = 0
+    divided = replace(constraints, must=()) if constraints else None
     for length in lengths:
         part = [*tags, *text[start : start + length]]
-        own = rest
-        if rest and rest.terms:
-            own = rest.on_source(tokenizer.decode_source([part])[0])
-        segments.append(Segment(part, own, True, tuple(given)))
-        start, rest = start + length, rest and replace(rest, prefix="")
+        of_part = divided
+        if divided and divided.terms:
+            of_part = divided.on_source(tokenizer.decode_source([part])[0])
+        segments.append(replace(whole, subwords=part, constraints=of_part, is_part=True))
+        start += length
+        # The first part alone has the prefix.
+        if divided:
+            divided = replace(divided, prefix="")
     return segments
 
 
@@ -169,12 +188,12 @@ def join_parts(texts: Iterable[str]) -> str:
 
 def _is_unspaced(text: str) -> bool:
     """Whether most letters are of a script without blanks, and no blank is between two of them."""
-    unspaced = [one.isalnum() and char_kind(one) == OTHER for one in text]
-    split = any(
-        one == " " and before and after
-        for before, one, after in zip(unspaced, text[1:], unspaced[2:], strict=False)
+    unspaced = [character.isalnum() and char_kind(character) == OTHER for character in text]
+    has_blank_between = any(
+        character == " " and before and after
+        for before, character, after in zip(unspaced, text[1:], unspaced[2:], strict=False)
     )
-    return 2 * sum(unspaced) > sum(map(str.isalnum, text)) and not split
+    return 2 * sum(unspaced) > sum(map(str.isalnum, text)) and not has_blank_between
 
 
 class SplitLines:
@@ -197,9 +216,11 @@ class SplitLines:
     def warn(self, usual: int) -> None:
         """Log the warning if any text was split; ``usual`` is that of ``SourceLimits``."""
         if self._split:
-            more = f" and {self._split - 1:,} more" if self._split > 1 else ""
+            texts = self._first
+            if self._split > 1:
+                texts += f" and {self._split - 1:,} more"
             log.warning(
-                f"{self._first}{more}: longer than the {usual} subwords that the model knows; "
+                f"{texts}: longer than the {usual} subwords that the model knows; "
                 f"translated in {self._parts:,} parts"
             )
 
@@ -214,12 +235,12 @@ def counting_split_lines(
 
     ``name`` makes the name of a text from its index.
     """
-    own = outer or SplitLines(name)
+    counted = SplitLines(name) if outer is None else outer
     try:
-        yield own
+        yield counted
     finally:
         if outer is None:
-            own.warn(limits.usual)
+            counted.warn(limits.usual)
 
 
 def warn_about_length_limit(counts: Iterable[tuple[int, int]]) -> None:
@@ -227,7 +248,6 @@ def warn_about_length_limit(counts: Iterable[tuple[int, int]]) -> None:
     reached, searched = map(sum, zip(*counts, strict=True))
     if reached:
         log.warning(
-            "%s of %s outputs reached the maximum length and are cut; see "
-            "decoding.max_length_ratio and decoding.max_length_offset (at most model.max_length)",
-            *(f"{reached:,}", f"{searched:,}"),
+            f"{reached:,} of {searched:,} outputs reached the maximum length and are cut; see "
+            "decoding.max_length_ratio and decoding.max_length_offset (at most model.max_length)"
         )

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from transformer.common.errors import InputError
 from transformer.common.own_code import own_module
-from transformer.decoding.search.interface import Hypothesis
+from transformer.decoding.search.search import Hypothesis
 from transformer.settings.decoding import SearchConfig
 
 Scores = Float64[Tensor, "hypothesis reference"]
@@ -42,9 +42,11 @@ def minimum_bayes_risk(
     mass.index_add_(0, index, weights(candidates, config))
     # fsum rounds once: ties stay ties in any order of the sum.
     expected = map(math.fsum, (utility_named(config.utility)(distinct) * mass).tolist())
-    first = [candidates[texts.index(text)] for text in distinct]
-    scored = [replace(one, score=value) for one, value in zip(first, expected, strict=True)]
-    return sorted(scored, key=lambda one: -one.score)[: config.nbest]
+    scored = [
+        replace(candidates[texts.index(text)], score=utility)
+        for text, utility in zip(distinct, expected, strict=True)
+    ]
+    return sorted(scored, key=lambda candidate: -candidate.score)[: config.nbest]
 
 
 def weights(
@@ -53,7 +55,7 @@ def weights(
     """The weight of each candidate: equal for samples, else the model's probability."""
     if config.candidates_by == "sampling":
         return torch.full((len(candidates),), 1 / len(candidates), dtype=torch.float64)
-    totals = [one.log_probability for one in candidates]
+    totals = [candidate.log_probability for candidate in candidates]
     return torch.tensor(totals, dtype=torch.float64).softmax(0)
 
 
@@ -63,7 +65,9 @@ def chrf(texts: Sequence[str]) -> Scores:
     from sacrebleu.metrics.helpers import extract_all_char_ngrams
 
     counted = [extract_all_char_ngrams(text, CHRF.CHAR_ORDER) for text in texts]
-    precision = recall = orders = torch.zeros(len(texts), len(texts), dtype=torch.float64)
+    precision = torch.zeros(len(texts), len(texts), dtype=torch.float64)
+    recall = torch.zeros_like(precision)
+    orders = torch.zeros_like(precision)
     for counts in zip(*counted, strict=True):
         common = common_ngrams(counts)
         total = common.diagonal()
@@ -72,7 +76,8 @@ def chrf(texts: Sequence[str]) -> Scores:
         precision = precision + (common / total[:, None]).where(counts_here, 0.0)
         recall = recall + (common / total).where(counts_here, 0.0)
         orders = orders + counts_here
-    precision, recall = precision / orders.clamp(min=1), recall / orders.clamp(min=1)
+    precision = precision / orders.clamp(min=1)
+    recall = recall / orders.clamp(min=1)
     weight = CHRF.BETA**2
     score = (1 + weight) * precision * recall / (weight * precision + recall)
     return 100 * score.where(precision + recall > 0, 0.0)
@@ -94,7 +99,10 @@ def bleu(texts: Sequence[str]) -> Scores:
     scores = [
         [
             metric.compute_bleu(
-                *(correct, list(totals[i]), totals[i][0], totals[j][0]),
+                correct=correct,
+                total=list(totals[i]),
+                sys_len=totals[i][0],
+                ref_len=totals[j][0],
                 smooth_method=metric.smooth_method,
                 effective_order=True,
             ).score

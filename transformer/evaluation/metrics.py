@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import zip_longest
-from pkgutil import resolve_name
 from typing import Any
 
 from sacrebleu.metrics import BLEU, CHRF, TER
@@ -13,36 +12,31 @@ from sacrebleu.metrics.base import Metric
 
 from transformer.common.errors import InputError
 from transformer.data.text.phrases import occurs
+from transformer.evaluation.sentence_metrics import Comet, Custom, Gleu, build_sentence_metric
 from transformer.settings.metrics import METRICS, Better, MetricsConfig, unknown_metric
 
 DECIMALS = 2
 
 
-def _imported(factory: str, *names: str, **settings: bool) -> Callable[[MetricsConfig], Metric]:
-    path = f"transformer.evaluation.{factory}"
-    return lambda config: resolve_name(path)(config, *names, **settings)
-
-
-_sentence = partial(_imported, "sentence_metrics:build_sentence_metric")
-
 BUILDERS: dict[str, Callable[[MetricsConfig], Metric]] = {
     "bleu": MetricsConfig.bleu,
     "chrf": lambda config: CHRF(lowercase=config.lowercase),
     "ter": lambda _: TER(),
-    "exact_match": _sentence("exact_match"),
-    "cer": _sentence("CER"),
-    "wer": _sentence("WER"),
-    "per": _sentence("PER"),
-    "ser": _sentence("SER"),
-    "rouge1": _sentence("rouge1"),
-    "rouge2": _sentence("rouge2"),
-    "rougel": _sentence("rougeL"),
-    "squad_exact_match": _sentence("squad_exact_match"),
-    "squad_f1": _sentence("squad_f1"),
-    "gleu": _imported("sentence_metrics:Gleu"),
-    "custom": _imported("external_metrics:Custom"),
-    "comet": _imported("external_metrics:Comet"),
+    "exact_match": partial(build_sentence_metric, name="exact_match"),
+    "cer": partial(build_sentence_metric, name="CER"),
+    "wer": partial(build_sentence_metric, name="WER"),
+    "per": partial(build_sentence_metric, name="PER"),
+    "ser": partial(build_sentence_metric, name="SER"),
+    "rouge1": partial(build_sentence_metric, name="rouge1"),
+    "rouge2": partial(build_sentence_metric, name="rouge2"),
+    "rougel": partial(build_sentence_metric, name="rougeL"),
+    "squad_exact_match": partial(build_sentence_metric, name="squad_exact_match"),
+    "squad_f1": partial(build_sentence_metric, name="squad_f1"),
+    "gleu": Gleu,
+    "custom": Custom,
+    "comet": Comet,
 }
+"""How each metric of ``METRICS`` is built."""
 
 
 @dataclass(frozen=True)
@@ -68,11 +62,11 @@ class Score:
 
     @classmethod
     def of(
-        cls, name: str, value: float, signature: str, *, decimals: int = DECIMALS, **more: Any
+        cls, name: str, value: float, signature: str, *, decimals: int = DECIMALS, **details: Any
     ) -> "Score":
-        """A score whose fields are its name, its rounded value, its signature, and ``more``."""
+        """A score whose fields are its name, its rounded value, its signature, and ``details``."""
         rounded = round(value, decimals)
-        fields = {"name": name, "score": rounded, "signature": signature, **more}
+        fields = {"name": name, "score": rounded, "signature": signature, **details}
         return cls(name, value, signature, fields, decimals)
 
     def to_json(self) -> dict[str, Any]:
@@ -103,18 +97,23 @@ def score(
         metric = build_metric(name, config)
         streams = reference_streams(metric, references, sources)
         result = metric.corpus_score(list(hypotheses), streams)
-        signature, better = str(metric.get_signature()), config.better(name)
+        signature = str(metric.get_signature())
         fields = json.loads(result.format(width=DECIMALS, signature=signature, is_json=True))
-        scores.append(Score(result.name, float(result.score), signature, fields, better=better))
+        value = float(result.score)
+        scores.append(Score(result.name, value, signature, fields, better=config.better(name)))
     return scores
 
 
 def reference_streams(
     metric: Metric, references: Sequence[str | Sequence[str]], sources: Sequence[str] | None
 ) -> list[list[Any]]:
-    """The first references, the second (None: no more) and so on; before them sources if read."""
-    several = [(one,) if isinstance(one, str) else tuple(one) for one in references]
-    streams: list[list[Any]] = list(map(list, zip_longest(*several)))
+    """The streams of sacreBLEU: all first references, all second ones, and so on.
+
+    A sentence without a second reference has None there. The sources are the first stream of a
+    metric that reads them.
+    """
+    by_sentence = [(texts,) if isinstance(texts, str) else tuple(texts) for texts in references]
+    streams: list[list[Any]] = list(map(list, zip_longest(*by_sentence)))
     if not getattr(metric, "uses_source", False):
         return streams
     if sources is None:
@@ -129,13 +128,13 @@ def build_metric(name: str, config: MetricsConfig, *, of_sentence: bool = False)
     if of_sentence and name == "bleu":
         return config.bleu(effective_order=True)
     if of_sentence and name == "gleu":
-        return _imported("sentence_metrics:Gleu", smooth=True)(config)
+        return Gleu(config, smooth=True)
     return BUILDERS[name](config)
 
 
 def nearest(candidates: Iterable[str], reference: str, bleu: BLEU) -> str:
     """The first candidate with the best sentence BLEU (Kim and Rush 2016, section 3.3)."""
-    return max(candidates, key=lambda one: bleu.sentence_score(one, [reference]).score)
+    return max(candidates, key=lambda text: bleu.sentence_score(text, [reference]).score)
 
 
 def term_accuracy(
@@ -147,6 +146,7 @@ def term_accuracy(
         for hypothesis, line in zip(hypotheses, terms, strict=True)
         for term in line
     ]
-    found, count = sum(matches), len(matches)
+    count = len(matches)
+    accuracy = 100 * sum(matches) / count
     signature = f"nterms:{count}|{signature}"
-    return Score.of("term accuracy", 100 * found / count, signature, found=found, terms=count)
+    return Score.of("term accuracy", accuracy, signature, found=sum(matches), terms=count)

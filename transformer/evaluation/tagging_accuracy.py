@@ -8,8 +8,8 @@ from transformer.evaluation.metrics import Score
 
 def tag_scores(
     words: Sequence[Sequence[str]],
-    right: Sequence[Sequence[str]],
-    given: Sequence[Sequence[str]],
+    references: Sequence[Sequence[str]],
+    predictions: Sequence[Sequence[str]],
     training: Container[str],
 ) -> list[Score]:
     """Accuracy of all and of unknown words, F1 of each tag, in percent.
@@ -18,11 +18,11 @@ def tag_scores(
     """
     pairs: Counter[tuple[str, str]] = Counter()
     unknown: Counter[bool] = Counter()
-    for sentence in zip(words, right, given, strict=True):
-        for word, right_tag, given_tag in zip(*sentence, strict=True):
-            pairs[right_tag, given_tag] += 1
+    for sentence in zip(words, references, predictions, strict=True):
+        for word, reference, prediction in zip(*sentence, strict=True):
+            pairs[reference, prediction] += 1
             if word not in training:
-                unknown[right_tag == given_tag] += 1
+                unknown[reference == prediction] += 1
     tags = sorted({tag for pair in pairs for tag in pair})
     hits = sum(pairs[tag, tag] for tag in tags)
     settings = f"words:{pairs.total()}|unknown:{unknown.total()}|tagged-at:first-subword"
@@ -36,9 +36,10 @@ def tag_scores(
 
 def _f1(tag: str, pairs: Counter[tuple[str, str]]) -> Score:
     hits = pairs[tag, tag]
-    occurrences = sum(n for (right, _), n in pairs.items() if right == tag)
-    predictions = sum(n for (_, given), n in pairs.items() if given == tag)
-    precision, recall = _percent(hits, predictions), _percent(hits, occurrences)
+    occurrences = sum(n for (reference, _), n in pairs.items() if reference == tag)
+    predictions = sum(n for (_, prediction), n in pairs.items() if prediction == tag)
+    precision = _percent(hits, predictions)
+    recall = _percent(hits, occurrences)
     return Score.of(
         f"f1_{tag}",
         _percent(2 * hits, occurrences + predictions),

@@ -12,7 +12,7 @@ from transformer.common.errors import raise_objections
 from transformer.common.language_names import language_name
 from transformer.data.text.parallel import Referenced
 from transformer.data.tokenization.tags import Tags
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator
 from transformer.interchange import ctranslate2
 from transformer.interchange.files import write_json
 from transformer.interchange.verification import PLAIN, compare_texts

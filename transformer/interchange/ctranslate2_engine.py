@@ -16,11 +16,11 @@ from transformer.common.errors import InputError, raise_objections, readable
 from transformer.common.files import given_path
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.batched_search import max_subwords
+from transformer.decoding.fingerprint import check_fingerprint
 from transformer.decoding.long_inputs import Segment
-from transformer.decoding.search.interface import Hypothesis
+from transformer.decoding.search.search import Hypothesis
 from transformer.decoding.search.shortlist import ENGINE_FILE
-from transformer.decoding.translation.fingerprint import check_fingerprint
-from transformer.decoding.translation.translator import Searcher, Translator, torch_engine
+from transformer.decoding.translator import Searcher, Translator, torch_engine
 from transformer.interchange.ctranslate2 import vocabulary_map
 from transformer.settings.decoding import SearchConfig
 

@@ -9,9 +9,9 @@ from transformer.checkpoint.trust import require_trust
 from transformer.common.errors import InputError, require_package
 from transformer.common.files import given_path, written_whole
 from transformer.data.corpora.evaluation_text import validation_pairs
+from transformer.decoding.fingerprint import write_fingerprint
 from transformer.decoding.search.shortlist import ENGINE_FILE, FILE
-from transformer.decoding.translation.fingerprint import write_fingerprint
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator
 from transformer.interchange import ctranslate2, safetensors
 from transformer.interchange.architectures.huggingface import verify_huggingface, write_huggingface
 from transformer.interchange.argos import verify_argos, write_argos
@@ -20,8 +20,8 @@ from transformer.interchange.onnx.folder import verify_onnx, write_onnx
 from transformer.interchange.onnx.web_page import MODEL, find_runtime, write_web
 from transformer.interchange.readme import Published, model_card, read_report
 from transformer.interchange.verification import verify_ctranslate2, verify_int8
+from transformer.settings.commands import ExportConfig
 from transformer.settings.data import DataConfig
-from transformer.settings.export import ExportConfig
 from transformer.settings.metrics import METRICS
 from transformer.settings.run import RunConfig
 

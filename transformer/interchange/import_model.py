@@ -10,8 +10,8 @@ from transformer.common.errors import InputError, errors_name, require_package
 from transformer.common.files import HUB, given_path, require_new, written_whole
 from transformer.common.hub import download, repository
 from transformer.interchange import import_folder
+from transformer.settings.commands import ImportConfig
 from transformer.settings.data import DataConfig
-from transformer.settings.import_model import ImportConfig
 from transformer.settings.run import RunConfig
 
 log = logging.getLogger(__name__)

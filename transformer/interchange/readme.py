@@ -16,8 +16,8 @@ from transformer.common.language_names import language_name
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.reports.page import REPORT
 from transformer.reports.scores import read_scores
+from transformer.settings.commands import Quantization
 from transformer.settings.data import DataConfig
-from transformer.settings.export import Quantization
 from transformer.settings.run import RunConfig
 
 BEFORE_TUNING = "before_tuning"

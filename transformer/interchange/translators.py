@@ -19,10 +19,10 @@ from transformer.data.tokenization.tags import SourceTags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner
 from transformer.decoding.device import find_device, suited_batch_tokens, suited_precision
-from transformer.decoding.search.ensemble import Ensemble, Model
+from transformer.decoding.fingerprint import compute_fingerprint
+from transformer.decoding.search.model_step import Ensemble, Model
 from transformer.decoding.search.shortlist import FILE, with_shortlist_of
-from transformer.decoding.translation.fingerprint import compute_fingerprint
-from transformer.decoding.translation.translator import Engine, Translator, trained_with
+from transformer.decoding.translator import Engine, Translator, trained_with
 from transformer.model.head_masks import head_name, parse_heads, switch_off
 from transformer.model.layers.quantization import in_precision
 from transformer.model.transformer import Transformer
@@ -70,7 +70,7 @@ def local_run(name: str) -> Path:
     if not is_hub_name(name):
         return given_path(name)
     from transformer.interchange.import_model import import_model  # with all architectures
-    from transformer.settings.import_model import ImportConfig
+    from transformer.settings.commands import ImportConfig
 
     try:
         return import_model(ImportConfig(HUB + name.removeprefix(HUB)))
@@ -240,7 +240,7 @@ def _automatic_export(
     if not folder.is_dir():
         log.warning("engine=auto: writing %s and comparing it on validation", folder)
         from transformer.interchange.export_formats import write_export
-        from transformer.settings.export import ExportConfig
+        from transformer.settings.commands import ExportConfig
 
         export = ExportConfig(str(paths[0]), trust=config.trust)
         verified = write_export(*load_translator(export.translator, as_stored=True), export, folder)

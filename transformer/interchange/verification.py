@@ -13,7 +13,7 @@ from transformer.checkpoint.locate import SAFETENSORS
 from transformer.common.errors import InputError
 from transformer.data.text.parallel import Referenced
 from transformer.decoding.batched_search import max_subwords
-from transformer.decoding.translation.translator import Translator, torch_engine
+from transformer.decoding.translator import Translator, torch_engine
 from transformer.evaluation.metrics import score
 from transformer.interchange.ctranslate2_engine import EngineBeams
 from transformer.model.layers.quantization import in_precision

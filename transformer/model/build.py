@@ -121,8 +121,9 @@ def shared_modules(layers: list[Layer], config: ModelConfig) -> list[Layer]:
         "feed_forward": ("feed_forward",),
     }[config.share_layers]
     for name, module in layers[0].named_children():
-        for layer in layers if name in names else ():
-            setattr(layer, name, module)
+        if name in names:
+            for layer in layers:
+                setattr(layer, name, module)
     return layers
 
 
@@ -153,7 +154,8 @@ def build_decoder_layer(config: ModelConfig) -> DecoderLayer:
     kind: type[DecoderLayer] = DecoderLayer
     before: nn.Module = build_attention(config)
     if config.decoder_layer == "ssru":
-        kind, before = RecurrentDecoderLayer, SSRU(config.d_model)
+        kind = RecurrentDecoderLayer
+        before = SSRU(config.d_model)
     elif config.decoder_layer is not None:
         kind = own_class("model.decoder_layer", config.decoder_layer, DecoderLayer)
     return kind(
@@ -174,8 +176,12 @@ def build_attention_context(
     if config.positions == "alibi":
         bias = AlibiBias(config.num_heads)
     elif config.positions == "relative":
-        buckets, distance = config.relative_buckets, config.relative_max_distance
-        bias = BucketBias(config.num_heads, buckets=buckets, max_distance=distance, causal=causal)
+        bias = BucketBias(
+            config.num_heads,
+            buckets=config.relative_buckets,
+            max_distance=config.relative_max_distance,
+            causal=causal,
+        )
     rotary = RotaryPositions(config.d_k) if config.positions == "rotary" else None
     allowed = None
     if pattern != "full":
@@ -231,9 +237,13 @@ def build_feed_forward(config: ModelConfig) -> nn.Module:
         block = own_class("model.feed_forward", config.feed_forward, nn.Module)
     elif config.activation in ("swiglu", "geglu", "geglu_tanh"):
         block = partial(GatedFeedForward, bias=config.biases)
-    activation, dropout = activations[config.activation], config.activation_dropout
     try:
-        return block(config.d_model, config.ffn_dim, activation=activation, dropout=dropout)
+        return block(
+            config.d_model,
+            config.ffn_dim,
+            activation=activations[config.activation],
+            dropout=config.activation_dropout,
+        )
     except TypeError as error:
         raise InputError(
             f"model.feed_forward={config.feed_forward} is made with (d_model, ffn_dim, *, "

@@ -44,16 +44,20 @@ class ConvolutionEncoderLayer(EncoderLayer):
     """Convolution, self-attention and feed-forward, each with its residual."""
 
     def __init__(
-        self, *args: Any, convolution: GatedConvolution, convolution_residual: Residual, **more: Any
+        self,
+        *args: Any,
+        convolution: GatedConvolution,
+        convolution_residual: Residual,
+        **options: Any,
     ) -> None:
-        super().__init__(*args, **more)
+        super().__init__(*args, **options)
         # Checkpoints hold the state of the optimizer in the order of the modules.
-        rest = dict(self.named_children())
-        for name in rest:
+        sublayers = dict(self.named_children())
+        for name in sublayers:
             delattr(self, name)
         self.convolution = convolution
         self.convolution_residual = convolution_residual
-        for name, module in rest.items():
+        for name, module in sublayers.items():
             setattr(self, name, module)
 
     def forward(self, hidden: HiddenStates, context: AttentionContext) -> HiddenStates:

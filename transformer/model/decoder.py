@@ -10,9 +10,9 @@ from transformer.model.attention.attention_context import AttentionContext
 from transformer.model.attention.kv_cache import DecoderCache, LayerCache, room_for
 from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.encoder import LayerStack, Memory
-from transformer.model.layers.autocast import for_products, product_dtype
 from transformer.model.layers.dropout import layer_is_dropped
 from transformer.model.layers.fused_projection import fused_projection, fusing_pays, linear_together
+from transformer.model.layers.linear import for_products, product_dtype
 from transformer.model.layers.residual import Residual
 
 Hidden = Float[Tensor, "rows target width"]
@@ -69,7 +69,8 @@ class DecoderLayer(nn.Module):
     def _attend_source(self, x: Hidden, cache: LayerCache, context: AttentionContext) -> Hidden:
         # Target positions do not attend to each other here: the hypotheses of a sentence are one
         # long query. (batch beam) target width -> batch (beam target) width
-        attention, keys, values = self.cross_attention, cache.cross_keys, cache.cross_values
+        attention = self.cross_attention
+        keys, values = cache.cross_keys, cache.cross_values
         query = x.reshape(keys.size(0), -1, x.size(-1))
         queries = attention.split_queries(attention.query(query))
         return attention.attend_heads(queries, keys, values, context).reshape(x.shape)
@@ -104,13 +105,19 @@ class Decoder(LayerStack):
         """An empty cache over this source."""
         layers = cast(Iterable[DecoderLayer], self.layers)
         attentions = [layer.cross_attention for layer in layers]
-        projections = [linear for one in attentions for linear in (one.key, one.value)]
+        projections = []
+        for attention in attentions:
+            projections += [attention.key, attention.value]
         # One product would give the weights of a dropped layer a gradient of zeros instead of none.
         if self.layer_drop or not fusing_pays(memory.hidden, projections):
             caches = [layer.start(memory.hidden) for layer in layers]
         else:
             mapped = fused_projection(for_products(memory.hidden), projections)
-            pairs = zip(attentions, mapped[::2], mapped[1::2], strict=True)
-            caches = [LayerCache(*one.split_keys(*pair)) for one, *pair in pairs]
+            caches = [
+                LayerCache(*attention.split_keys(keys, values))
+                for attention, keys, values in zip(
+                    attentions, mapped[::2], mapped[1::2], strict=True
+                )
+            ]
         dtype = product_dtype(memory.hidden)
         return DecoderCache(caches, self.attention_context.cross(memory.mask, dtype))

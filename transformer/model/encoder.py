@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from transformer.model.attention.attention_context import AttentionContext, StackContext
 from transformer.model.attention.masks import Mask
 from transformer.model.attention.multi_head import MultiHeadAttention
-from transformer.model.layers.autocast import product_dtype
 from transformer.model.layers.dropout import HiddenStates, layer_is_dropped
+from transformer.model.layers.linear import product_dtype
 from transformer.model.layers.residual import Residual
 
 
@@ -66,8 +66,9 @@ class Encoder(LayerStack):
     """A stack of encoder layers; with a causal context, the stack of a language model."""
 
     def forward(self, hidden: HiddenStates, mask: Mask | None) -> HiddenStates:
-        length, dtype = hidden.size(1), product_dtype(hidden)
-        context = self.attention_context(length, 0, mask, hidden.device, dtype=dtype)
+        context = self.attention_context(
+            hidden.size(1), 0, mask, hidden.device, dtype=product_dtype(hidden)
+        )
         for layer in self.layers:
             if not layer_is_dropped(self.layer_drop, self.training):
                 hidden = layer(hidden, context)

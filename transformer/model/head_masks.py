@@ -38,13 +38,14 @@ def attentions(model: Transformer) -> dict[Kind, list[MultiHeadAttention]]:
     """The attentions of each kind, layer by layer; shared ones repeat, recurrences have none."""
     encoder = cast(Iterable[EncoderLayer], model.encoder.layers)
     decoder = list(cast(Iterable[DecoderLayer], model.decoder.layers))
-    found: dict[Kind, list[Any]] = {
+    stacks: dict[Kind, list[Any]] = {
         "encoder": [layer.attention for layer in encoder],
         "decoder": [layer.self_attention for layer in decoder],
         "cross": [layer.cross_attention for layer in decoder],
     }
-    of_attention = isinstance(decoder[0].self_attention, MultiHeadAttention)
-    return {kind: found[kind] for kind in found if of_attention or kind != "decoder"}
+    if not isinstance(decoder[0].self_attention, MultiHeadAttention):
+        del stacks["decoder"]
+    return stacks
 
 
 def attention_heads(model: Transformer) -> list[HeadName]:
@@ -60,8 +61,10 @@ def attention_heads(model: Transformer) -> list[HeadName]:
 
 def parse_heads(model: Transformer, names: Iterable[str]) -> list[HeadName]:
     """Parse names of heads of this model, each once and in order, or raise InputError."""
-    known, wanted = attention_heads(model), set(names)
-    if unknown := wanted - set(map(str, known)):
+    known = attention_heads(model)
+    wanted = set(names)
+    unknown = wanted - {str(head) for head in known}
+    if unknown:
         raise InputError(
             f"{min(unknown)[:40]!r} is no head of this model; write encoder.LAYER.HEAD, "
             f"decoder.LAYER.HEAD or cross.LAYER.HEAD, up to {known[-1]}; layers that share their "

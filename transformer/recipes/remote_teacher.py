@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from transformer.common.language_names import language_name
-from transformer.settings.ask import INCOMPLETE, ServerKeys
+from transformer.settings.commands import INCOMPLETE, ServerKeys
 
 _REFUSAL = re.compile(
     r"(?i)\bi(['’]m| am)? (can['’]?t|cannot|unable to|not able to|won['’]t) (assist|help|comply|"

@@ -6,7 +6,7 @@ from importlib.resources import files
 from typing import Any
 
 from transformer.common.escaping import escaped
-from transformer.evaluation.attention.view import AttentionKind, AttentionView
+from transformer.evaluation.attention_heads import AttentionKind, AttentionView
 
 THOUSAND = 1000
 """The page has weights in whole thousandths; a hidden key has -1."""

@@ -9,9 +9,8 @@ from sacrebleu.metrics.bleu import MAX_NGRAM_ORDER
 
 from transformer.common.escaping import escaped_json
 from transformer.common.files import write_text_whole
-from transformer.evaluation.comparison.compare import Comparison, System
-from transformer.evaluation.comparison.sentence_deltas import MovedSentence
-from transformer.evaluation.comparison.significance import SURE, TestedMetric, TestedScore
+from transformer.evaluation.comparison import Comparison, MovedSentence, System
+from transformer.evaluation.significance import SURE, TestedMetric, TestedScore
 from transformer.reports.scores import build_table, shown, table_console
 from transformer.settings.metrics import METRICS
 

@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from transformer.evaluation.attention.head_ablation import Ablation, Ablations, Scorer
-from transformer.evaluation.attention.head_metrics import best_heads
-from transformer.evaluation.attention.view import AttentionView
+from transformer.evaluation.attention_heads import AttentionView, best_heads
+from transformer.evaluation.head_ablation import Ablation, Ablations, Scorer
 from transformer.reports.scores import build_table, shown, table_console
 
 

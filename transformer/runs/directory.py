@@ -18,7 +18,7 @@ LOG = "train.log"
 _LIBRARIES = ("py.warnings", "pytorch_lightning", "lightning_fabric")
 
 _START_LOGGERS = (
-    "transformer.data.corpora.holdout",
+    "transformer.data.corpora.split",
     "transformer.data.datamodules",
     "transformer.data.text.training_filters",
     "transformer.quality",

@@ -19,7 +19,7 @@ from transformer.checkpoint.checkpoint import (
 from transformer.checkpoint.locate import find_checkpoint
 from transformer.checkpoint.trust import require_trust
 from transformer.common.errors import InputError, errors_name
-from transformer.data.corpora.mixture import config_tags
+from transformer.data.corpora.resolve import config_tags
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import Tokenizer, settings_of_state
 from transformer.interchange.translators import fetched

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from transformer.common.files import read_json
 from transformer.runs.resume import check_no_other_run
 from transformer.settings.run import RunConfig, plain_values, run_config
-from transformer.settings.trainer import TrainerConfig
+from transformer.settings.training import TrainerConfig
 from transformer.training.distributed.launcher import count_devices, run_ranks
 from transformer.training.distributed.ranks import external_rank
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 from transformer.checkpoint.config_file import CONFIG, read_config
 from transformer.checkpoint.trust import require_trust
 from transformer.common.errors import InputError, did_you_mean, raise_objections
-from transformer.data.corpora.mixture import corpus_configs
+from transformer.data.corpora.resolve import corpus_configs
 from transformer.settings.data import DataConfig
 from transformer.settings.model import ModelConfig
 from transformer.settings.run import (

@@ -8,10 +8,10 @@ from typing import Any
 from transformer.common.errors import InputError
 from transformer.common.files import given_path, read_json
 from transformer.data.corpora.evaluation_text import read_texts, run_split
-from transformer.evaluation.comparison import compare as comparing
+from transformer.evaluation import comparison as comparing
 from transformer.reports.page.sentences import moved_rows, sentence_rows
 from transformer.reports.scores import failures_file
-from transformer.settings.compare import ComparisonKeys
+from transformer.settings.evaluation import ComparisonKeys
 from transformer.settings.run import RunConfig
 from transformer.tasks.registry import is_translation
 

@@ -14,19 +14,19 @@ from transformer.checkpoint.locate import find_checkpoint
 from transformer.common.errors import InputError
 from transformer.data.corpora.evaluation_text import validation_pairs
 from transformer.decoding.device import find_device, suited_batch_tokens
-from transformer.decoding.translation.document_translator import in_documents
-from transformer.decoding.translation.translator import Translator, trained_with
-from transformer.evaluation.comparison.significance import (
+from transformer.decoding.document_translator import in_documents
+from transformer.decoding.translator import Translator, trained_with
+from transformer.evaluation.metrics import DECIMALS, Score, build_metric, score
+from transformer.evaluation.significance import (
     SURE,
     Resampling,
     TestedScore,
     paired_tests,
 )
-from transformer.evaluation.metrics import DECIMALS, Score, build_metric, score
 from transformer.model.build import build_transformer
 from transformer.settings.decoding import NEUTRAL, SearchConfig
+from transformer.settings.evaluation import TuneConfig, WeightsName
 from transformer.settings.metrics import MetricsConfig
-from transformer.settings.tune import TuneConfig, WeightsName
 from transformer.training.checkpointing.averaging import average_checkpoints, newest_checkpoints
 
 

@@ -14,8 +14,7 @@ from transformer.data.tokenization.tags import with_tags
 from transformer.decoding.alignment import Aligner
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.forced_decoding import score_pairs
-from transformer.decoding.translation.result import Translation
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translation, Translator
 from transformer.serving.languages import Direction
 from transformer.serving.sentences import Part, Splitting
 

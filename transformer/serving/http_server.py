@@ -31,7 +31,7 @@ from transformer.serving.interfaces.libretranslate import LibreTranslate
 from transformer.serving.interfaces.page import page_routes
 from transformer.serving.metrics import Metrics
 from transformer.serving.request_queue import RequestQueue
-from transformer.settings.serve import ServerConfig
+from transformer.settings.commands import ServerConfig
 
 _CLOSE_SECONDS = 5.0
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tags import UNTAGGED, SourceTags, with_tags
 from transformer.decoding.long_inputs import has_sentences
-from transformer.decoding.translation.translator import Translator, torch_engine
+from transformer.decoding.translator import Translator, torch_engine
 from transformer.quality.failures.flagging import Flagging
 from transformer.settings.run import RunConfig
 

@@ -18,7 +18,7 @@ from transformer.serving.languages import Detected, Detector, Directions
 from transformer.serving.metrics import Metrics
 from transformer.serving.micro_batching import Job, MicroBatcher
 from transformer.serving.sentences import Part, Splitting, plain_blanks, split_sentences
-from transformer.settings.serve import Limits
+from transformer.settings.commands import Limits
 
 _LONGEST_REMEMBERED = 1000
 """Characters of a sentence in the cache."""

@@ -10,8 +10,8 @@ from transformer.common.errors import InputError
 from transformer.data.datamodules.denoising import DenoisingData
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.forced_decoding import score_subwords
-from transformer.decoding.prediction.language_model import perplexity
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.prediction import perplexity
+from transformer.decoding.translator import Translator
 from transformer.evaluation.metrics import Score
 from transformer.settings.run import RunConfig
 from transformer.tasks.base import TRANSLATION_DATA, Evaluation

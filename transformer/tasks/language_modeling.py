@@ -10,7 +10,7 @@ from torch import Tensor
 from transformer.data.batching.batch import Batch
 from transformer.data.datamodules.language_modeling import MonolingualData
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.prediction.language_model import LanguageModel, perplexity
+from transformer.decoding.prediction import LanguageModel, perplexity
 from transformer.evaluation.metrics import Score
 from transformer.model.single_stack import SingleStack, build_single_stack
 from transformer.settings.run import RunConfig

@@ -12,7 +12,7 @@ from transformer.data.batching.batch import TaggedBatch
 from transformer.data.datamodules.tagging import TaggingData
 from transformer.data.text.conllu import UPOS
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.prediction.tagger import Tagger
+from transformer.decoding.prediction import Tagger
 from transformer.evaluation.tagging_accuracy import tag_scores
 from transformer.model.single_stack import SingleStack, build_single_stack
 from transformer.settings.run import RunConfig

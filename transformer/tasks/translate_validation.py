@@ -9,10 +9,9 @@ import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
 
 from transformer.common.escaping import escaped, shortened
+from transformer.decoding.document_translator import DocumentTranslator, in_documents
 from transformer.decoding.long_inputs import warn_about_length_limit
-from transformer.decoding.translation.document_translator import DocumentTranslator, in_documents
-from transformer.decoding.translation.result import length_counts
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator, length_counts
 from transformer.evaluation.metrics import score
 from transformer.quality.failures.flags import Output
 from transformer.quality.failures.monitor import as_outputs

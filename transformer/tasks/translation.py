@@ -9,10 +9,9 @@ import torch
 
 from transformer.data.datamodules.translation import TranslationData
 from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.decoding.document_translator import in_documents
 from transformer.decoding.long_inputs import warn_about_length_limit
-from transformer.decoding.translation.document_translator import in_documents
-from transformer.decoding.translation.result import length_counts
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator, length_counts
 from transformer.evaluation.metrics import build_metric, score
 from transformer.quality.failures.flags import Detector
 from transformer.quality.failures.monitor import as_outputs, find_failures

@@ -15,7 +15,7 @@ from transformer.data.datamodules.base import BatchModule
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import HeadName, guided_head
 from transformer.decoding.long_inputs import SourceLimits
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator
 from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.build import build_transformer
 from transformer.model.decoder import DecoderLayer

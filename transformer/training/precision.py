@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 
 from transformer.common.processor import processor
-from transformer.settings.trainer import TrainerConfig
+from transformer.settings.training import TrainerConfig
 
 
 def resolve_precision(trainer: TrainerConfig) -> TrainerConfig:

@@ -18,7 +18,7 @@ from transformer.common.own_code import own_class
 from transformer.data.batching.batch_sequence import RankAssignment, next_batch
 from transformer.data.datamodules.base import BatchModule
 from transformer.settings.run import RunConfig, plain_values
-from transformer.settings.trainer import TrainerConfig
+from transformer.settings.training import TrainerConfig
 from transformer.training.callbacks.early_stopping import Patience
 from transformer.training.callbacks.ema import MovingAverage
 from transformer.training.callbacks.graceful_shutdown import GracefulStop
@@ -134,7 +134,7 @@ def updates_of_epochs(
     """The number of updates at the end of so many epochs: the sequence of batches has no end."""
     rank = external_rank()
     ranks = 1 if rank is None else rank.ranks
-    batches, assignment = data.row, RankAssignment(ranks, data.accumulation)
+    batches, assignment = data.sequence, RankAssignment(ranks, data.accumulation)
     assert batches.epoch_length is not None  # not of a stream (settings/run.py)
     left = epochs * batches.epoch_length - next_batch(before, done, batches, assignment)
     return done + max(0, math.ceil(left / assignment.batches))

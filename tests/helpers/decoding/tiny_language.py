@@ -6,7 +6,7 @@ from functools import cache
 
 import torch
 
-from transformer.decoding.constraints.vocabulary_spelling import Vocabulary, spell
+from transformer.decoding.constraints.phrase_automaton import Vocabulary, spell
 from transformer.settings.tokenizer import BOS, EOS
 
 from .steps import RecurrentStep

@@ -8,7 +8,7 @@ import torch
 from tests.helpers.model.models import tiny_transformer
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator
 from transformer.settings.tokenizer import TokenizerConfig
 
 from .steps import search_config

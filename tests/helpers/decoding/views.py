@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 import torch
 
-from transformer.evaluation.attention.head_metrics import head_totals
-from transformer.evaluation.attention.view import AttentionKind, AttentionView
+from transformer.evaluation.attention_heads import AttentionKind, AttentionView, head_totals
 
 
 def attention_view(

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator
 from transformer.interchange.architectures.subwords import ImportedIds
 from transformer.settings.tokenizer import BOS
 

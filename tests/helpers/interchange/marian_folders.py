@@ -18,7 +18,7 @@ import yaml
 from safetensors.torch import load_file
 
 from tests.helpers.suite.lazy import hf
-from transformer.data.corpora.pocket import pocket_text
+from transformer.data.corpora.resolve import pocket_text
 
 
 def sentences(language: str, split: str = "train", count: int = 2000) -> list[str]:

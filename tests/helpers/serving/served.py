@@ -13,13 +13,13 @@ from urllib.parse import urlencode
 import uvicorn
 
 from tests.helpers.decoding.translators import tiny_translator
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator
 from transformer.quality.failures.flagging import Flagging
 from transformer.serving.access import Access, Client
 from transformer.serving.http_server import build_app, listen
 from transformer.serving.languages import Direction, Directions
 from transformer.serving.request_queue import RequestQueue
-from transformer.settings.serve import Limits, ServerConfig
+from transformer.settings.commands import Limits, ServerConfig
 
 
 def limits(**changes: Any) -> Limits:

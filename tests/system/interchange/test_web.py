@@ -12,7 +12,7 @@ import pytest
 from tests.helpers.decoding.translators import PAIRS, wordy_translator
 from tests.helpers.serving.browser import BINARY, Page, browser
 from tests.helpers.suite.checks import no_checks
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator
 from transformer.interchange.onnx.web_page import find_runtime, write_web
 from transformer.settings.data import DataConfig
 

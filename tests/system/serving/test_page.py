@@ -14,7 +14,7 @@ from tests.helpers.decoding.translators import PAIRS, tiny_translator
 from tests.helpers.serving.browser import BINARY, Page, browser
 from tests.helpers.serving.served import ask, serving
 from transformer.decoding.long_inputs import Segment
-from transformer.decoding.search.interface import Hypothesis
+from transformer.decoding.search.search import Hypothesis
 from transformer.serving import batch_translation, languages
 
 pytestmark = pytest.mark.skipif(BINARY is None, reason="needs chromium, headless")

@@ -35,7 +35,7 @@ from tests.helpers.runs.forked_python import ForkedPython
 from tests.helpers.runs.processes import PROJECT
 from tests.helpers.serving.served import ask, limits, serving
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator
 from transformer.quality.failures.flagging import Flagging
 from transformer.quality.failures.flags import Detector
 from transformer.quality.failures.thresholds import Thresholds

@@ -12,8 +12,8 @@ from transformer.cli.config.compose import compose_config
 from transformer.cli.config.settings import command_settings
 from transformer.commands.part_files import LineAssignment, PartFiles
 from transformer.commands.translate import job, load_line_translator
-from transformer.decoding.translation.document_translator import DocumentTranslator, in_documents
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.document_translator import DocumentTranslator, in_documents
+from transformer.decoding.translator import Translator
 from transformer.runs.train import train
 
 pytestmark = pytest.mark.thorough

@@ -108,7 +108,7 @@ def test_one_process_and_two_learn_alike_with_stock_callbacks(home: Path) -> Non
 
 
 def test_the_file_of_a_stock_checkpoint_translates(home: Path) -> None:
-    from transformer.decoding.translation.translator import Translator
+    from transformer.decoding.translator import Translator
 
     if not (home / "one" / "best.ckpt").exists():
         fitted(home, "one", 1, 2, max_steps=20)

@@ -33,7 +33,7 @@ from tests.helpers.runs.runs import composed, corpus_overrides, verb
 from transformer.checkpoint.sharded import SUFFIX, part_folder_of
 from transformer.common.errors import InputError
 from transformer.runs.train import train
-from transformer.settings.trainer import TrainerConfig
+from transformer.settings.training import TrainerConfig
 from transformer.training.callbacks.sweep_objective import Objective
 
 pytestmark = pytest.mark.thorough

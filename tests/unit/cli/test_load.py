@@ -17,8 +17,7 @@ from transformer.cli.config.settings import command_settings
 from transformer.common.errors import InputError
 from transformer.decoding.alignment import Aligner
 from transformer.decoding.device import suited_batch_tokens, suited_precision
-from transformer.decoding.translation.result import Translation
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translation, Translator
 from transformer.interchange.translators import load_translator
 from transformer.model.head_masks import HeadName, heads_off
 from transformer.settings.run import RunConfig

@@ -15,8 +15,8 @@ from transformer.cli.config.compose import compose_config
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.device import find_device
-from transformer.decoding.search.ensemble import Ensemble
-from transformer.decoding.translation.fingerprint import compute_fingerprint
+from transformer.decoding.fingerprint import compute_fingerprint
+from transformer.decoding.search.model_step import Ensemble
 from transformer.interchange.translators import load_checkpoints, load_translator
 from transformer.model.head_masks import heads_off
 from transformer.model.layers.linear import Linear

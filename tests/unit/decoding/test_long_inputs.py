@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from tests.helpers.decoding.translators import tiny_tokenizer
+from transformer.decoding.batching import LONG_LINE, make_windows
 from transformer.decoding.constraints.request import Constraints
-from transformer.decoding.line_windows import LONG_LINE, make_windows
 from transformer.decoding.long_inputs import (
     SourceLimits,
     join_parts,

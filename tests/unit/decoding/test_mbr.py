@@ -16,7 +16,7 @@ from tests.helpers.decoding.translators import PAIRS, tiny_translator
 from transformer.common.errors import InputError
 from transformer.decoding.long_inputs import split_segments
 from transformer.decoding.mbr import bleu, chrf, minimum_bayes_risk, utility_named, weights
-from transformer.decoding.search.interface import Hypothesis
+from transformer.decoding.search.search import Hypothesis
 from transformer.settings.decoding import SearchConfig
 
 SOURCES = [source for source, _ in PAIRS] + ["", "dogs and cats ."]

@@ -19,9 +19,9 @@ from sacrebleu import corpus_bleu
 
 from tests.helpers.decoding.metrics import RAW
 from transformer.common.errors import InputError
-from transformer.evaluation.comparison.significance import paired_tests
 from transformer.evaluation.metrics import build_metric, score
-from transformer.settings.compare import Resampling
+from transformer.evaluation.significance import paired_tests
+from transformer.settings.evaluation import Resampling
 from transformer.settings.metrics import METRICS, MetricsConfig
 
 Texts = Sequence[str]

@@ -15,7 +15,7 @@ from transformer.__main__ import main
 from transformer.checkpoint.checkpoint import build_empty
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator
 from transformer.interchange.architectures.architecture import nearest_architecture, read_config
 from transformer.interchange.architectures.huggingface import write_huggingface
 from transformer.interchange.import_folder import Imported, read_folder, read_weights

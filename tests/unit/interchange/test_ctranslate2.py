@@ -12,7 +12,7 @@ from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer, tiny_trans
 from tests.helpers.model.models import tiny_transformer
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tags import SourceTags, TaggedText, Tags
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator
 from transformer.interchange.architectures.architecture import nearest_architecture
 from transformer.interchange.ctranslate2 import write_ctranslate2
 from transformer.interchange.format_limits import (

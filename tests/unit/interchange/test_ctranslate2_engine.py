@@ -13,9 +13,9 @@ from tests.helpers.model.models import run_of
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.constraints.request import Constraints
+from transformer.decoding.fingerprint import write_fingerprint
 from transformer.decoding.search.shortlist import ENGINE_FILE, Shortlist
-from transformer.decoding.translation.fingerprint import write_fingerprint
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator
 from transformer.interchange.ctranslate2 import (
     read_ctranslate2,
     vocabulary_map,

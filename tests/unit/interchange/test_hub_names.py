@@ -6,10 +6,10 @@ import pytest
 
 from transformer.common import errors, hub
 from transformer.common.errors import InputError, MissingFile
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator
 from transformer.interchange import import_model
 from transformer.interchange.translators import local_run
-from transformer.settings.import_model import ImportConfig
+from transformer.settings.commands import ImportConfig
 
 
 @pytest.mark.parametrize(

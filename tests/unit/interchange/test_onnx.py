@@ -24,7 +24,7 @@ from tests.helpers.suite.checks import no_checks
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner, batched_attention
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator
 from transformer.interchange.onnx import web_page
 from transformer.interchange.onnx.folder import OnnxGreedy, verify_onnx, write_onnx
 from transformer.interchange.onnx.tokenizer_json import tokenizer_files

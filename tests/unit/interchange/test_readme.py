@@ -14,7 +14,7 @@ from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer
 from tests.helpers.model.models import run_of, tiny_transformer
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator
 from transformer.interchange.ctranslate2 import write_ctranslate2
 from transformer.interchange.readme import Published, model_card, read_report
 from transformer.interchange.safetensors import write_settings

@@ -18,7 +18,7 @@ from transformer.common.errors import InputError
 from transformer.common.processor import PROCESSORS
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator
 from transformer.interchange.safetensors import verify_safetensors, write_safetensors
 from transformer.model.head_masks import HeadName, switch_off
 from transformer.model.layers.quantization import Int8Linear, in_precision

@@ -13,8 +13,8 @@ from transformer.common.errors import InputError
 from transformer.interchange.argos import translate_as_argos, verify_argos, write_argos
 from transformer.interchange.ctranslate2 import write_ctranslate2
 from transformer.interchange.verification import agreement, verify_ctranslate2
+from transformer.settings.commands import Quantization
 from transformer.settings.data import DataConfig
-from transformer.settings.export import Quantization
 from transformer.settings.tokenizer import EOS
 
 from .test_ctranslate2_engine import TEXTS as NASTY_TEXTS

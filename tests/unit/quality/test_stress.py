@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from transformer.data.text_noise.catalog import DISTURBANCES
+from transformer.data.text_noise import DISTURBANCES
 from transformer.data.tokenization.tags import SourceTags, TaggedText, parse_tags
-from transformer.decoding.translation.result import Candidate, Translation
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Candidate, Translation, Translator
 from transformer.quality.failures.flags import Detector
 from transformer.quality.failures.thresholds import Thresholds
 from transformer.quality.stress import StressReport, StressTest, sample_size

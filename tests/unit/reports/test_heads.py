@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from tests.helpers.model.models import tiny_transformer
-from transformer.evaluation.attention.head_ablation import Scorer, ablate
+from transformer.evaluation.head_ablation import Scorer, ablate
 from transformer.model.head_masks import HeadName, attention_heads, parse_heads, switch_off
 from transformer.model.transformer import Transformer
 from transformer.reports.heads import HeadReport

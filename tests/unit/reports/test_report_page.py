@@ -7,8 +7,13 @@ from random import Random
 import pytest
 
 from tests.helpers.runs.reports import HOSTILE, report_values
-from transformer.evaluation.comparison.compare import ComparedText, Comparison, System
-from transformer.evaluation.comparison.sentence_deltas import SentenceScores, movement
+from transformer.evaluation.comparison import (
+    ComparedText,
+    Comparison,
+    SentenceScores,
+    System,
+    movement,
+)
 from transformer.reports.page.figures import Line, bar, distribution, line_chart
 from transformer.reports.page.page import report_page
 from transformer.reports.page.sentences import moved_rows, sentence_rows

@@ -12,7 +12,7 @@ from tests.helpers.decoding.translators import PAIRS
 from tests.helpers.runs.tuning_runs import write_run
 from transformer.checkpoint.checkpoint import PORTABLE, read_payload, write_payload
 from transformer.common.errors import InputError
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator
 from transformer.evaluation.metrics import Score, score
 from transformer.runs.tuning import (
     Trial,
@@ -23,8 +23,8 @@ from transformer.runs.tuning import (
     try_all,
     with_search,
 )
+from transformer.settings.evaluation import TuneConfig
 from transformer.settings.metrics import MetricsConfig
-from transformer.settings.tune import TuneConfig
 
 NAME = "model.projection.weight"
 

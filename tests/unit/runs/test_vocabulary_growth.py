@@ -17,7 +17,7 @@ from transformer.common.errors import InputError
 from transformer.common.own_code import TRUST
 from transformer.data.tokenization.tags import SourceTags, TaggedText, Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator
 from transformer.runs.finetuning import finetuned_config, grown, settings_of_initial
 from transformer.settings.run import RunConfig
 

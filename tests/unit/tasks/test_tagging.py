@@ -12,7 +12,7 @@ from tests.helpers.runs.runs import composed
 from tests.unit.data.datamodules.test_tagging import SENTENCES, write
 from transformer.common.errors import InputError
 from transformer.data.text.conllu import TaggedSentence, read_conllu
-from transformer.decoding.prediction.tagger import Tagger
+from transformer.decoding.prediction import Tagger
 from transformer.tasks.tagging import Tagging
 
 ALONE = [

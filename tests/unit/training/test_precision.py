@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from transformer.common.processor import PROCESSORS
-from transformer.settings.trainer import TrainerConfig
+from transformer.settings.training import TrainerConfig
 from transformer.training.precision import resolve_precision, search_autocast
 
 

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 from transformer.cli.threads import set_threads
 from transformer.commands.compare import compare
-from transformer.evaluation.comparison.compare import Comparison
+from transformer.evaluation.comparison import Comparison
 from transformer.reports.comparison import format_comparison, print_comparison
 from transformer.reports.scores import print_json
-from transformer.settings.compare import CompareConfig
+from transformer.settings.evaluation import CompareConfig
 
 
 def run(config: CompareConfig, _: Sequence[str]) -> None:

@@ -14,11 +14,10 @@ from transformer.common.errors import InputError
 from transformer.data.text.phrases import OTHER, SPACE, char_kind, one_line
 from transformer.data.tokenization.normalization import WORD_START
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.constraints.phrase_automaton import PhraseAutomaton
-from transformer.decoding.constraints.phrase_progress import Cut, MustPhrases, beam_width
+from transformer.decoding.constraints.dynamic_beam_allocation import Cut, MustPhrases, beam_width
+from transformer.decoding.constraints.phrase_automaton import PhraseAutomaton, Vocabulary, spell
 from transformer.decoding.constraints.request import Constraints
-from transformer.decoding.constraints.vocabulary_spelling import Vocabulary, spell
-from transformer.decoding.search.interface import LogProbabilities, StepFunction
+from transformer.decoding.search.search import LogProbabilities, StepFunction
 from transformer.settings.tokenizer import EOS, UNK
 
 # Term lists are often the same for all sentences.
@@ -107,7 +106,8 @@ class ConstrainedStep:
 
     def receive(self, numbers: list[list[int]]) -> None:
         """Ban tokens that would complete a phrase in these states."""
-        if (automaton := self.automaton) is None:
+        automaton = self.automaton
+        if automaton is None:
             return
         states = [of_sentence for _, *of_sentence in numbers]
         # A phrase in the prefix cannot be avoided: it bans nothing, or nothing could follow it.
@@ -125,12 +125,14 @@ class ConstrainedStep:
 
     def keep(self, sentences: Int[Tensor, " kept"]) -> None:
         self.step.keep(sentences)
-        self.prefixes, self.lengths = self.prefixes[sentences], self.lengths[sentences]
+        self.prefixes = self.prefixes[sentences]
+        self.lengths = self.lengths[sentences]
         self.limits = self.limits[sentences]
         if self.after_prefix is not None:
             self.after_prefix = self.after_prefix[sentences]
         if self.automaton is not None:
-            self.states, self.banned = self.states[sentences], self.banned[sentences]
+            self.states = self.states[sentences]
+            self.banned = self.banned[sentences]
 
 
 class ConstraintCompiler:
@@ -145,23 +147,32 @@ class ConstraintCompiler:
         constraints: Sequence[Constraints | None],
         max_length: int,
         device: torch.device,
-        given: Sequence[Sequence[int]] = (),
+        target_tags: Sequence[Sequence[int]] = (),
     ) -> CompiledConstraints:
-        """Compile the constraints of a batch; prefixes, after ``given``, end at ``max_length``."""
-        every = [one or Constraints() for one in constraints]
-        encoded = self.tokenizer.encode_target([one_line(one.prefix) for one in every])
-        rows = zip(given or [()] * len(every), encoded, strict=True)
-        forced = [torch.tensor([*tags, *row][:max_length], dtype=torch.long) for tags, row in rows]
-        closed = torch.tensor([one.closes_word for one in every])
-        must = [[self._cut(phrase) for phrase in one.must] for one in every]
-        for text in (text for one in every for text in (one.prefix, *one.must)):
-            if UNK in self.tokenizer.encode_target([one_line(text)])[0]:
-                raise InputError(f"{text!r} has tokens not in the target vocabulary; leave it out")
+        """Compile the constraints of a batch.
+
+        The forced subwords of a sentence are its ``target_tags``, then its prefix, cut at
+        ``max_length``.
+        """
+        compiled = [of_sentence or Constraints() for of_sentence in constraints]
+        for of_sentence in compiled:
+            for text in (of_sentence.prefix, *of_sentence.must):
+                if UNK in self.tokenizer.encode_target([one_line(text)])[0]:
+                    raise InputError(
+                        f"{text!r} has tokens not in the target vocabulary; leave it out"
+                    )
+        prefixes = self.tokenizer.encode_target([one_line(c.prefix) for c in compiled])
+        forced = [
+            torch.tensor([*tags, *prefix][:max_length], dtype=torch.long)
+            for tags, prefix in zip(target_tags or [()] * len(compiled), prefixes, strict=True)
+        ]
+        closed = torch.tensor([of_sentence.closes_word for of_sentence in compiled])
+        must = [[self._cut(phrase) for phrase in of_sentence.must] for of_sentence in compiled]
         return CompiledConstraints(
-            pad_sequence(forced, batch_first=True, padding_value=-1).to(device),
-            (closed[:, None] & self._unspaced).to(device) if closed.any() else None,
-            self._never(every, device),
-            MustPhrases.compile(must, self.vocabulary, device) if any(must) else None,
+            prefixes=pad_sequence(forced, batch_first=True, padding_value=-1).to(device),
+            after_prefix=(closed[:, None] & self._unspaced).to(device) if closed.any() else None,
+            never=self._never(compiled, device),
+            must=MustPhrases.compile(must, self.vocabulary, device) if any(must) else None,
         )
 
     def width(self, must: Sequence[str], beam: int) -> int:
@@ -182,15 +193,18 @@ class ConstraintCompiler:
         self, constraints: Sequence[Constraints], device: torch.device
     ) -> tuple[PhraseAutomaton, Int[Tensor, " batch"]] | None:
         # The first set is empty.
-        sets = tuple(dict.fromkeys([(), *(one.never for one in constraints)]))
+        sets = tuple(dict.fromkeys([(), *(of_sentence.never for of_sentence in constraints)]))
         if len(sets) == 1:
             return None
         automaton = self._automaton(sets, device)
-        indices = torch.tensor([sets.index(one.never) for one in constraints], device=device)
-        return automaton, automaton.starts[indices]
+        indices = [sets.index(of_sentence.never) for of_sentence in constraints]
+        return automaton, automaton.starts[torch.tensor(indices, device=device)]
 
     def _build(self, sets: tuple[tuple[str, ...], ...], device: torch.device) -> PhraseAutomaton:
-        spelled = [[s for phrase in phrases for s in self._cut(phrase)[1]] for phrases in sets]
+        spelled = [
+            [spelling for phrase in phrases for spelling in self._cut(phrase)[1]]
+            for phrases in sets
+        ]
         return PhraseAutomaton(spelled, self.vocabulary).to(device)
 
     def _cut(self, phrase: str) -> Cut:

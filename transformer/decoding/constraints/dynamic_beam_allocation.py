@@ -10,21 +10,180 @@ with all phrases ended.
 Source: Post and Vilar 2018, "Fast Lexically Constrained Decoding with Dynamic Beam Allocation for
 Neural Machine Translation", section 4; in tensors, as in Hu et al. 2019, "Improved Lexically
 Constrained Decoding for Translation and Monolingual Rewriting", section 4.
+
+``MustPhrases`` is the progress of each hypothesis through its phrases. ``PhraseAutomaton`` reads it
+from the text, so that a phrase counts however the model cuts it. The proposed next subword is that
+of the tokenizer's segmentation.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
-from transformer.decoding.constraints.phrase_progress import MustPhrases, complete_slots
+from transformer.decoding.constraints.phrase_automaton import (
+    EDGE,
+    PhraseAutomaton,
+    Spelling,
+    Vocabulary,
+    with_edges,
+)
 from transformer.decoding.search import beam
-from transformer.decoding.search.interface import Hypothesis, LogProbabilities, StepFunction
-from transformer.decoding.search.search import Advanced, Finished, Rows, Sentences, run_search
+from transformer.decoding.search.search import (
+    Advanced,
+    Finished,
+    Hypothesis,
+    LogProbabilities,
+    Rows,
+    Sentences,
+    StepFunction,
+    run_search,
+)
 from transformer.settings.decoding import SearchConfig
 from transformer.settings.tokenizer import EOS
+
+
+def complete_slots(beam_size: int) -> int:
+    """Slots guaranteed to hypotheses that contain all phrases."""
+    return (beam_size + 1) // 2
+
+
+def beam_width(beam_size: int, subwords: int) -> int:
+    """Slots of a sentence: one for each subword of its phrases, and one and a half plain beams."""
+    return beam_size + complete_slots(beam_size) + subwords
+
+
+Cut = tuple[Sequence[int], Sequence[Spelling]]
+"""A phrase: its subwords within a sentence, and its possible spellings."""
+
+
+@dataclass(frozen=True)
+class MustPhrases:
+    """The phrases of each sentence and the state of each hypothesis in each of them."""
+
+    automaton: PhraseAutomaton
+    """One set a phrase, with its spellings."""
+    units: Int[Tensor, " states"]
+    """Subwords of the phrase that each state has; all if it was found."""
+    spaced: Bool[Tensor, " states"]
+    """Whether a state has only the space before the phrase."""
+    proposals: Int[Tensor, " states"]
+    """The subword that continues the phrase from each state; -1 if there is none."""
+    totals: Int[Tensor, " batch"]
+    """Subwords of all phrases of a sentence."""
+    most: int
+    states: Int[Tensor, "batch beam phrase"]
+    continues_word: Bool[Tensor, " vocab"]
+
+    @classmethod
+    def compile(
+        cls, sentences: Sequence[Sequence[Cut]], vocabulary: Vocabulary, device: torch.device
+    ) -> "MustPhrases":
+        """The phrases of a batch, one hypothesis a sentence, before its first token."""
+        # The first set is the empty phrase: always found, it pads sentences with fewer phrases.
+        cuts: list[Cut] = [((), [()])]
+        rows = []
+        for phrases in sentences:
+            rows.append(list(range(len(cuts), len(cuts) + len(phrases))))
+            cuts += phrases
+        automaton = PhraseAutomaton([spellings for _, spellings in cuts], vocabulary)
+        units, spaced, proposals = _state_tables(automaton, cuts, vocabulary)
+        sets = pad_sequence([torch.tensor(row, dtype=torch.long) for row in rows], batch_first=True)
+        totals = [sum(len(subwords) for subwords, _ in row) for row in sentences]
+        return cls(
+            automaton=automaton.to(device),
+            units=units.to(device),
+            spaced=spaced.to(device),
+            proposals=proposals.to(device),
+            totals=torch.tensor(totals, device=device),
+            most=max(totals),
+            states=automaton.starts[sets.to(device)][:, None],
+            continues_word=vocabulary.continues_word.to(device),
+        )
+
+    def widths(self, beam_size: int) -> Int[Tensor, " batch"]:
+        return self.totals + beam_width(beam_size, 0)
+
+    def select(self, rows: Int[Tensor, " kept"]) -> "MustPhrases":
+        return replace(self, totals=self.totals[rows], states=self.states[rows])
+
+    def pick(self, index: Int[Tensor, "batch chosen"]) -> "MustPhrases":
+        """Hypotheses by their index within the sentence."""
+        index = index[..., None].expand(-1, -1, self.states.size(2))
+        return replace(self, states=self.states.gather(1, index))
+
+    def proceed(
+        self, parents: Int[Tensor, "batch chosen"], tokens: Int[Tensor, "batch chosen"]
+    ) -> "MustPhrases":
+        states = self.pick(parents).states
+        states = self.automaton.read(states, tokens[..., None].expand_as(states))
+        return replace(self, states=states)
+
+    @property
+    def banks(self) -> Int[Tensor, "batch beam"]:
+        """Phrase subwords of each hypothesis: of complete phrases, and of the current one.
+
+        Phrases that begin alike share their first subwords, which count once: otherwise their
+        common beginning would displace hypotheses that have more of one phrase.
+        """
+        units = self.units[self.states]
+        found = self.automaton.found[self.states]
+        current = units.maximum(self.spaced[self.states].long()).masked_fill(found, 0)
+        count = units.masked_fill(~found, 0).sum(-1) + current.amax(-1)
+        return torch.where(self.met, self.totals[:, None], count)
+
+    @property
+    def met(self) -> Bool[Tensor, "batch beam"]:
+        """Whether the text contains all phrases if it ends here."""
+        return self.automaton.found_at_end[self.states].all(-1)
+
+    @property
+    def closing(self) -> Bool[Tensor, "batch beam"]:
+        """Whether a phrase is complete only if its last word does not continue."""
+        lacks_edge = self.automaton.found_at_end & ~self.automaton.found
+        return lacks_edge[self.states].any(-1)
+
+
+def _state_tables(
+    automaton: PhraseAutomaton, cuts: Sequence[Cut], vocabulary: Vocabulary
+) -> tuple[Int[Tensor, " states"], Bool[Tensor, " states"], Int[Tensor, " states"]]:
+    """``units``, ``spaced`` and ``proposals``, by reading the subwords of each phrase once."""
+    only_space = torch.zeros_like(automaton.found)
+    units = torch.zeros_like(automaton.depths)
+    proposals = torch.full_like(automaton.depths, -1)
+    bounds = [*automaton.starts.tolist(), len(units) + automaton.starts[0].item()]
+    for start, end, (subwords, spellings) in zip(bounds[:-1], bounds[1:], cuts, strict=True):
+        if not subwords:
+            continue
+        states = slice(start - bounds[0], end - bounds[0])
+        depths = automaton.depths[states]
+        spaced = automaton.spaced[states]
+        # Views, which the next lines fill.
+        phrase_units = units[states]
+        phrase_proposals = proposals[states]
+        # If the model has cut the phrase differently, the longest subword that continues it.
+        phrase = spellings[0]
+        counts = accumulate(symbol != EDGE for symbol in with_edges(phrase))
+        tails = [subwords[0], *(vocabulary.longest(phrase[count:]) for count in counts)]
+        phrase_proposals[:] = torch.tensor(tails)[depths.clamp(max=len(tails) - 1)]
+        state = torch.tensor(start)
+        for subword, following in zip(subwords, [*subwords[1:], -1], strict=True):
+            state = automaton.read(state, torch.tensor(subword))
+            depth = automaton.depths[state]
+            here = depths == depth
+            if depth == 0:  # the space before a word may be a subword of its own
+                here &= spaced
+                only_space[states] = here
+            phrase_units += (here & (depth > 0)) | (depths > depth)
+            phrase_proposals[here] = following
+        phrase_units[automaton.found_at_end[states]] = len(subwords)
+        phrase_proposals[phrase_units == len(subwords)] = -1
+    return units, only_space, proposals
 
 
 @dataclass(frozen=True)
@@ -45,15 +204,18 @@ class Allocated(Rows):
         self, log_probabilities: LogProbabilities, sentences: Sentences, config: SearchConfig
     ) -> Advanced:
         """Finish hypotheses with all phrases, and divide the beam among the rest."""
-        live, finished, unmet, must = self.live, self.finished, self.unmet, self.must
-        length, width = live.tokens.size(2) - 1, live.tokens.size(1)
+        live = self.live
+        must = self.must
+        length = live.tokens.size(2) - 1
+        width = live.tokens.size(1)
         full = sentences.limits <= length
         log_probabilities[..., EOS].masked_fill_(~(must.met | full[:, None]), -math.inf)
         candidates = _candidates(live, log_probabilities, must, self.slots)
         progress = must.proceed(candidates.parents, candidates.tokens)
         whole = must.met.gather(1, candidates.parents)
         ends = _best_ends(candidates, progress.banks, config.beam_size)
-        finished = beam.finish(live, finished, _only(candidates, ends & whole), config)
+        finished = beam.finish(live, self.finished, _only(candidates, ends & whole), config)
+        unmet = self.unmet
         if sentences.shortest <= length:
             unmet = beam.finish(live, unmet, _only(candidates, ends & ~whole), config)
         order, chosen = _allocation(candidates, progress, self.slots, width, config.beam_size)
@@ -65,13 +227,13 @@ class Allocated(Rows):
     def result(self, config: SearchConfig) -> Finished:
         """The n-best list; if no hypothesis has all phrases, hypotheses without them."""
         none = (self.finished.scores == -math.inf).all(1)
-        parts = zip(vars(self.finished).values(), vars(self.unmet).values(), strict=True)
-        found = (
+        parts = []
+        for name, finished in vars(self.finished).items():
             # batch -> batch 1 …
-            torch.where(none.view(-1, *[1] * (best.dim() - 1)), unmet, best)
-            for best, unmet in parts
-        )
-        return Finished(*(part[:, : config.nbest] for part in found))
+            is_none = none.view(-1, *[1] * (finished.dim() - 1))
+            chosen = torch.where(is_none, getattr(self.unmet, name), finished)
+            parts.append(chosen[:, : config.nbest])
+        return Finished(*parts)
 
 
 def allocated_search(
@@ -106,20 +268,22 @@ def _candidates(
     tried = torch.cat((must.proposals[must.states], totals.argmax(-1, keepdim=True)), dim=2)
     values = log_probabilities.gather(2, tried.clamp(min=0)).masked_fill(tried < 0, -math.inf)
     parents = torch.arange(width, device=slots.device)[None, :, None].expand_as(tried)
-    found = beam.Candidates(
+    candidates = beam.Candidates(
         torch.cat((ranked, values.flatten(1)), dim=1),
         torch.cat((best.parents, parents.flatten(1)), dim=1),
         torch.cat((best.tokens, tried.clamp(min=0).flatten(1)), dim=1),
     )
-    found = found.pick((found.parents * vocab + found.tokens).sort(dim=1, stable=True).indices)
-    again = (found.parents[:, 1:] == found.parents[:, :-1]) & (
-        found.tokens[:, 1:] == found.tokens[:, :-1]
-    )
-    once = found.log_probabilities.clone()
+    # Duplicates become neighbors.
+    number = candidates.parents * vocab + candidates.tokens
+    order = number.sort(dim=1, stable=True).indices
+    candidates = candidates.pick(order)
+    number = number.gather(1, order)
+    again = number[:, 1:] == number[:, :-1]
+    once = candidates.log_probabilities.clone()
     # One of two duplicates may be beyond the ranks of its sentence.
     once[:, :-1] = once[:, :-1].maximum(once[:, 1:].masked_fill(~again, -math.inf))
     once[:, 1:].masked_fill_(again, -math.inf)
-    return _ranked(found, once)
+    return _ranked(candidates, once)
 
 
 def _best_ends(

@@ -1,12 +1,18 @@
 """A finite automaton that finds phrases in a text during the search, subword by subword.
 
-It finds a phrase in any segmentation, and only between the edges of words (``occurs``): each edge
-of a word is a symbol of its own, so that the phrase ``der`` is the string ``|der|``, which does not
-occur in "wieder". Source: Aho and Corasick 1975, "Efficient String Matching: An Aid to
-Bibliographic Search".
+It reads the bytes that each subword of the vocabulary spells, so that it finds a phrase in any
+segmentation. It finds it only between the edges of words (``occurs``): each edge of a word is a
+symbol of its own, so that the phrase ``der`` is the string ``|der|``, which does not occur in
+"wieder".
+
+Source: Aho and Corasick 1975, "Efficient String Matching: An Aid to Bibliographic Search".
 """
 
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -14,9 +20,106 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from transformer.data.text.phrases import OTHER, SPACE, WORD
-from transformer.decoding.constraints.vocabulary_spelling import WITHIN, Spelling, Vocabulary
-from transformer.settings.tokenizer import EOS
+from transformer.data.text.phrases import OTHER, SPACE, WORD, char_kind
+from transformer.data.tokenization.normalization import WORD_START
+from transformer.data.tokenization.tags import is_tag
+from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.settings.tokenizer import BOS, EOS, PAD, UNK
+
+WITHIN = 3
+"""The kind of a byte that continues a character."""
+
+Spelling = tuple[tuple[int, int], ...]
+"""(byte, kind) of each byte of a text."""
+
+_BYTES = re.compile(rf"{WORD_START}?((<0x[0-9A-F]{{2}}>)+)")
+# First bytes of letters: Latin to Arabic, Indic and Georgian, Ethiopic to Hangul. Other characters
+# beyond ASCII are mostly punctuation, signs, or of scripts without spaces.
+_LETTER_BYTES = frozenset((*range(0xC3, 0xE0), 0xE0, 0xE1, 0xEB, 0xEC, 0xED))
+
+
+def spell(text: str) -> Spelling:
+    """Spell a text; any space becomes the byte of a plain space."""
+    spelled: list[tuple[int, int]] = []
+    for character in text:
+        kind = char_kind(character)
+        first, *continuing = b" " if kind == SPACE else character.encode()
+        spelled.append((first, kind))
+        spelled += [(byte, WITHIN) for byte in continuing]
+    return tuple(spelled)
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The spelling of all subwords, in arrays of one row a subword."""
+
+    spellings: tuple[Spelling, ...]
+    """Of each subword; empty for control symbols."""
+    values: Int[np.ndarray, "vocab longest"]
+    """Bytes, padded with -1."""
+    kinds: Int[np.ndarray, "vocab longest"]
+    lengths: Int[np.ndarray, " vocab"]
+    """In bytes."""
+
+    @classmethod
+    def from_tokenizer(cls, tokenizer: Tokenizer) -> "Vocabulary":
+        subwords = tokenizer.subwords(range(tokenizer.target_vocab_size))
+        return cls.from_spellings([_spell_subword(*numbered) for numbered in enumerate(subwords)])
+
+    @classmethod
+    def from_spellings(cls, spellings: Sequence[Spelling]) -> "Vocabulary":
+        lengths = np.array([len(spelling) for spelling in spellings])
+        filled = np.arange(lengths.max()) < lengths[:, None]
+        values = np.full(filled.shape, -1)
+        kinds = np.zeros(filled.shape, dtype=np.int64)
+        values[filled], kinds[filled] = zip(*chain(*spellings), strict=True)
+        return cls(tuple(spellings), values, kinds, lengths)
+
+    @cached_property
+    def numbers(self) -> dict[bytes, int]:
+        """The subword that is spelled in these bytes."""
+        return {_bytes(spelling): number for number, spelling in enumerate(self.spellings)}
+
+    @property
+    def continues_word(self) -> Bool[Tensor, " vocab"]:
+        return torch.from_numpy((self.kinds[:, 0] == WORD) & (self.lengths > 0))
+
+    def longest(self, spelling: Spelling) -> int:
+        """The longest subword that this text begins with; -1 for an empty text."""
+        text = _bytes(spelling)
+        for end in range(min(len(text), self.values.shape[1]), 0, -1):
+            if text[:end] in self.numbers:
+                return self.numbers[text[:end]]
+        return -1
+
+    def join(self, subwords: Sequence[int]) -> Spelling:
+        return tuple(pair for subword in subwords for pair in self.spellings[subword])
+
+
+def _bytes(spelling: Spelling) -> bytes:
+    return bytes(byte for byte, _ in spelling)
+
+
+def _spell_subword(number: int, subword: str) -> Spelling:
+    if number in (PAD, BOS, EOS) or is_tag(subword):
+        return ()
+    if number == UNK:
+        return spell(" \u2047 ")  # as SentencePiece writes it
+    match = _BYTES.fullmatch(subword)
+    if match:
+        content = bytes.fromhex(match[1].replace("<0x", "").replace(">", ""))
+        space = spell(" ") if subword.startswith(WORD_START) else ()
+        return (*space, *((byte, _byte_kind(byte)) for byte in content))
+    return spell(subword.replace(WORD_START, " "))
+
+
+def _byte_kind(byte: int) -> int:
+    if byte < 0x80:
+        return char_kind(chr(byte))
+    if byte < 0xC0:
+        return WITHIN
+    return WORD if byte in _LETTER_BYTES else OTHER
+
 
 EDGE = 256
 """The symbol at the beginning or end of a word; bytes are 0 to 255."""
@@ -43,27 +146,34 @@ class PhraseAutomaton:
         """Build it on the CPU; bytes: 12 x symbols of all phrases x distinct bytes in them."""
         known = sorted({byte for phrases in sets for phrase in phrases for byte, _ in phrase})
         symbols = {symbol: number for number, symbol in enumerate([*known, EDGE], start=1)}
-        texts = [[[symbols[s] for s in with_edges(one)] for one in phrases] for phrases in sets]
+        texts = [
+            [[symbols[symbol] for symbol in with_edges(phrase)] for phrase in phrases]
+            for phrases in sets
+        ]
         moves, depths, terminal, roots = _moves(texts, len(symbols) + 1)
         # nodes -> states: a node for each kind of the character before
         before = np.tile(np.arange(_KINDS), len(moves))
         nodes = np.arange(len(moves)).repeat(_KINDS)
         at_end = np.where(before == WORD, moves[nodes, len(known) + 1], nodes)
         self.starts = torch.tensor(roots) * _KINDS + OTHER
-        found, found_at_end = terminal[nodes], terminal[at_end]
-        self.found, self.found_at_end = torch.from_numpy(found), torch.from_numpy(found_at_end)
+        found = terminal[nodes]
+        found_at_end = terminal[at_end]
+        self.found = torch.from_numpy(found)
+        self.found_at_end = torch.from_numpy(found_at_end)
         self.depths = torch.tensor(depths).repeat_interleave(_KINDS)
         self.spaced = torch.from_numpy(before == SPACE)
-        table, classes = _table(moves), _classes(vocabulary, known)
-        self._table, self._classes = torch.from_numpy(table), torch.from_numpy(classes)
+        table = _table(moves)
+        classes = _classes(vocabulary, known)
+        self._table = torch.from_numpy(table)
+        self._classes = torch.from_numpy(classes)
         ends_word = _ends_word(vocabulary)
         self._host = _Host(
-            table.reshape(-1),
-            classes.T,
-            found,
-            found_at_end,
-            found_at_end & ~found,
-            ends_word,
+            table=table.reshape(-1),
+            classes=classes.T,
+            found=found,
+            found_at_end=found_at_end,
+            lacks_edge=found_at_end & ~found,
+            ends_word=ends_word,
         )
         # Rows: without and with ``lacks_edge``.
         self._usual = torch.from_numpy(np.stack((np.zeros_like(ends_word), ends_word)))
@@ -154,7 +264,8 @@ def _ends_word(vocabulary: Vocabulary) -> Bool[np.ndarray, " vocab"]:
 
 def with_edges(phrase: Spelling) -> list[int]:
     """The symbols of a phrase: its bytes, and ``EDGE`` where a word begins or ends."""
-    symbols, before = [], OTHER
+    symbols = []
+    before = OTHER
     for byte, kind in phrase:
         if kind != WITHIN:
             if (kind == WORD) != (before == WORD):
@@ -170,7 +281,9 @@ def _moves(
     """The next node by symbol, 0 being any that no phrase has; the depth of each node, whether it
     found a phrase, and the root of each set."""
     children: list[dict[int, int]] = []
-    depths, ends, roots = list[int](), list[int](), list[int]()
+    depths: list[int] = []
+    ends: list[int] = []
+    roots: list[int] = []
     for phrases in sets:
         roots.append(len(children))
         children.append({})
@@ -202,7 +315,8 @@ def _moves(
 
 def _table(moves: Int[np.ndarray, "nodes symbols"]) -> Int[np.ndarray, "states classes"]:
     """The next state by state and class of a byte: its kind and symbol; the last is padding."""
-    nodes, known = len(moves), moves.shape[1] - 1
+    nodes = len(moves)
+    known = moves.shape[1] - 1
     table = np.empty((nodes, _KINDS, 4 * known + 1), dtype=np.int32)
     same = np.arange(nodes)[:, None]
     for before in range(_KINDS):

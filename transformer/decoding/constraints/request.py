@@ -8,7 +8,7 @@ from transformer.common.errors import InputError, errors_name, raise_objections
 from transformer.common.schema import typed, typed_value
 from transformer.data.text.phrases import occurs, one_line, without
 from transformer.data.tokenization.tags import SourceTags, with_tags
-from transformer.decoding.line_windows import without_end
+from transformer.decoding.batching import without_end
 
 Term = tuple[str, str]
 """A phrase of the source, and the phrase that must translate it."""
@@ -21,12 +21,13 @@ def terms_in(text: str, terms: Iterable[Term]) -> tuple[Term, ...]:
     """
     text = one_line(text)
     candidates = [term for term in terms if one_line(term[0]) in text]
-    found: set[str] = set()
+    phrases: set[str] = set()
+    # The longest first: its words are no occurrence of a shorter phrase.
     for phrase in sorted({one_line(phrase) for phrase, _ in candidates}, key=len, reverse=True):
         if occurs(phrase, text):
-            found.add(phrase)
+            phrases.add(phrase)
             text = without(phrase, text)
-    return tuple(term for term in candidates if one_line(term[0]) in found)
+    return tuple(term for term in candidates if one_line(term[0]) in phrases)
 
 
 @dataclass(frozen=True)
@@ -54,26 +55,30 @@ class Constraints:
         """The constraints with those terms alone that this source has; None if nothing is left."""
         return replace(self, terms=terms_in(source, self.terms)) or None
 
-    def with_terms_required(self, own: Sequence[str] = ()) -> "Constraints":
-        """Constraints without terms: their phrases are required, and ``own`` words are forbidden.
+    def with_terms_required(self, model_words: Sequence[str] = ()) -> "Constraints":
+        """Constraints without terms: their phrases are required, and the ``model_words`` forbidden.
 
-        A word that a required phrase or the prefix has stays allowed.
+        ``model_words`` are the model's own translations of the terms. A word that a required
+        phrase or the prefix has stays allowed.
         """
         must = tuple(dict.fromkeys((*self.must, *(target for _, target in self.terms))))
         fixed = (*must, self.prefix)
-        forbidden = [word for word in own if not any(occurs(word, phrase) for phrase in fixed)]
+        forbidden = [
+            word for word in model_words if not any(occurs(word, phrase) for phrase in fixed)
+        ]
         return Constraints(self.prefix, must, (*self.never, *forbidden))
 
     def unmet(self, text: str) -> tuple[str, ...]:
         """The constraints that a translation violates, such as ``must: Haus``, also for a term."""
         # If the prefix ends in a space, a word must end there, or the text.
         beginning = one_line(self.prefix) + (" " if self.closes_word else "")
+        unmet = []
+        if not f"{one_line(text)} ".startswith(beginning):
+            unmet.append(f"prefix: {self.prefix}")
         required = self.with_terms_required().must
-        return (
-            *([] if f"{one_line(text)} ".startswith(beginning) else [f"prefix: {self.prefix}"]),
-            *(f"must: {phrase}" for phrase in required if not occurs(phrase, text)),
-            *(f"never: {phrase}" for phrase in self.never if occurs(phrase, text)),
-        )
+        unmet += [f"must: {phrase}" for phrase in required if not occurs(phrase, text)]
+        unmet += [f"never: {phrase}" for phrase in self.never if occurs(phrase, text)]
+        return tuple(unmet)
 
     @property
     def closes_word(self) -> bool:

@@ -86,31 +86,36 @@ class LinkedWords(NamedTuple):
         # Consecutive words have one difference between number and rank.
         for _, run in groupby(enumerate(linked), lambda pair: pair[1] - pair[0]):
             words = [target for _, target in run]
-            found = " ".join(self.target[word] for word in words).strip()
-            rest = [*self.target[: words[0]], "", *self.target[words[-1] + 1 :]]
-            if found and not occurs(found, " ".join(rest)):
-                yield found
+            translation = " ".join(self.target[word] for word in words).strip()
+            elsewhere = [*self.target[: words[0]], "", *self.target[words[-1] + 1 :]]
+            if translation and not occurs(translation, " ".join(elsewhere)):
+                yield translation
 
-    def own(self, terms: Sequence[Term]) -> tuple[str, ...]:
+    def model_words(self, terms: Sequence[Term]) -> tuple[str, ...]:
         """The model's translations of terms, except those that overlap with a required phrase."""
         required = [target for _, target in terms]
-        found = dict.fromkeys(own for source, _ in terms for own in self.translations(source))
+        words = dict.fromkeys(word for source, _ in terms for word in self.translations(source))
         return tuple(
-            own
-            for own in found
-            if not any(occurs(own, one) or occurs(one, own) for one in required)
+            word
+            for word in words
+            if not any(occurs(word, phrase) or occurs(phrase, word) for phrase in required)
         )
 
 
 def _words(ids: Sequence[int], words: Sequence[int]) -> list[list[int]]:
-    found: list[list[int]] = [[] for _ in range(max(words, default=-1) + 1)]
+    """The ids of each word, from the number of the word that each id is in."""
+    of_words: list[list[int]] = [[] for _ in range(max(words, default=-1) + 1)]
     for token, word in zip(ids, words, strict=True):
         if word >= 0:
-            found[word].append(token)
-    return found
+            of_words[word].append(token)
+    return of_words
 
 
 def _bare(text: str) -> str:
     """A text without the characters before its first and after its last letter or digit."""
-    inside = [index for index, one in enumerate(text) if char_kind(one) == WORD or one.isalnum()]
+    inside = [
+        index
+        for index, character in enumerate(text)
+        if char_kind(character) == WORD or character.isalnum()
+    ]
     return text[inside[0] : inside[-1] + 1] if inside else ""

@@ -17,8 +17,16 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from transformer.decoding.search.interface import Hypothesis, LogProbabilities, StepFunction
-from transformer.decoding.search.search import Advanced, Finished, Rows, Sentences, run_search
+from transformer.decoding.search.search import (
+    Advanced,
+    Finished,
+    Hypothesis,
+    LogProbabilities,
+    Rows,
+    Sentences,
+    StepFunction,
+    run_search,
+)
 from transformer.settings.decoding import SearchConfig
 from transformer.settings.tokenizer import BOS, EOS
 
@@ -113,8 +121,8 @@ def largest(
     within = torch.arange(BLOCK, device=values.device)
     # batch count block -> batch (count block)
     near = (whole.amax(-1).topk(count).indices[..., None] * BLOCK + within).flatten(1)
-    rest = torch.arange(blocks * BLOCK, values.size(1), device=values.device)
-    near = torch.cat((near, rest.expand(len(values), -1)), dim=1)
+    remainder = torch.arange(blocks * BLOCK, values.size(1), device=values.device)
+    near = torch.cat((near, remainder.expand(len(values), -1)), dim=1)
     best, order = values.gather(1, near).topk(count)
     return best, near.gather(1, order)
 
@@ -132,7 +140,8 @@ def finish(
     live: Live, finished: Finished, candidates: Candidates, config: SearchConfig
 ) -> Finished:
     """Rank the finished hypotheses and the best candidates that end."""
-    beam, length = live.tokens.size(1), live.tokens.size(2) - 1
+    beam = live.tokens.size(1)
+    length = live.tokens.size(2) - 1
     kept = finished.scores.size(1)
     parents = candidates.parents[:, :beam]
     tokens = _pick(live.tokens[:, :, 1:], parents)
@@ -178,7 +187,8 @@ def done(
     length = live.tokens.size(2) - 1
     # The first hypothesis is not always the most probable one: diverse groups rank by more.
     best = live.log_probabilities.amax(1)
-    shortest, longest = config.penalty(length + 1), config.penalty(limits + 1)
+    shortest = config.penalty(length + 1)
+    longest = config.penalty(limits + 1)
     over = best / longest.clamp(min=shortest) <= finished.scores[:, config.nbest - 1]
     full = finished.scores[:, -1] > -math.inf
     if config.stopping == "full":

@@ -11,8 +11,15 @@ from jaxtyping import Int
 from torch import Tensor
 
 from transformer.decoding.search import beam
-from transformer.decoding.search.interface import Hypothesis, LogProbabilities, StepFunction
-from transformer.decoding.search.search import Advanced, Finished, Sentences, run_search
+from transformer.decoding.search.search import (
+    Advanced,
+    Finished,
+    Hypothesis,
+    LogProbabilities,
+    Sentences,
+    StepFunction,
+    run_search,
+)
 from transformer.settings.decoding import SearchConfig
 
 
@@ -35,19 +42,22 @@ class Groups:
         settings = replace(
             config, algorithm="beam", beam_size=width, nbest=width, groups=1, diversity=0.0
         )
-        chosen = torch.zeros_like(log_probabilities[:, 0])
-        advanced, over, parents = [], [], []
-        owned = log_probabilities.split(width, dim=1)
-        for number, (group, own) in enumerate(zip(self.beams, owned, strict=True)):
-            loss = config.diversity * chosen
-            ranked = beam.expand(group.live, own - loss[:, None])
-            # The loss ranks the candidates, but is not in their log-probability.
-            total = ranked.log_probabilities + loss.gather(1, ranked.tokens)
+        # batch vocab: the hypotheses of earlier groups that have this token now
+        counts = torch.zeros_like(log_probabilities[:, 0])
+        advanced = []
+        over = []
+        parents = []
+        by_group = log_probabilities.split(width, dim=1)
+        for number, (group, following) in enumerate(zip(self.beams, by_group, strict=True)):
+            penalty = config.diversity * counts
+            ranked = beam.expand(group.live, following - penalty[:, None])
+            # The penalty ranks the candidates, but is not in their log-probability.
+            total = ranked.log_probabilities + penalty.gather(1, ranked.tokens)
             candidates = replace(ranked, log_probabilities=total)
             finished = beam.finish(group.live, group.finished, candidates, settings)
             live, group_parents = beam.proceed(group.live, candidates)
             newest = candidates.tokens[:, :width]
-            chosen = chosen.scatter_add(1, newest, torch.ones_like(newest, dtype=chosen.dtype))
+            counts = counts.scatter_add(1, newest, torch.ones_like(newest, dtype=counts.dtype))
             advanced.append(beam.Beams(live, finished))
             over.append(beam.done(live, finished, sentences.limits, settings))
             parents.append(group_parents + number * width)
@@ -70,7 +80,10 @@ def diverse_search(
     sentences = Sentences(limits)
     width = config.beam_size // config.groups
     groups = Groups([beam.start(sentences, width) for _ in range(config.groups)])
-    found = run_search(groups, step, sentences, config)
-    # Groups may find the same hypothesis.
-    distinct = [{one.tokens: one for one in hypotheses}.values() for hypotheses in found]
-    return [sorted(row, key=lambda one: -one.score)[: config.nbest] for row in distinct]
+    nbest = []
+    for hypotheses in run_search(groups, step, sentences, config):
+        # Groups may find the same hypothesis.
+        distinct = {hypothesis.tokens: hypothesis for hypothesis in hypotheses}.values()
+        ranked = sorted(distinct, key=lambda hypothesis: -hypothesis.score)
+        nbest.append(ranked[: config.nbest])
+    return nbest

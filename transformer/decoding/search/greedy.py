@@ -1,14 +1,23 @@
 """Greedy search: always the most probable next token, as beam search of width one."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from transformer.decoding.search.beam import BLOCK
-from transformer.decoding.search.interface import Hypothesis, LogProbabilities, StepFunction
-from transformer.decoding.search.search import Advanced, Finished, Rows, Sentences, run_search
+from transformer.decoding.search.search import (
+    Advanced,
+    Finished,
+    Hypothesis,
+    LogProbabilities,
+    Rows,
+    Sentences,
+    StepFunction,
+    run_search,
+    scored,
+)
 from transformer.settings.decoding import SearchConfig
 from transformer.settings.tokenizer import BOS, EOS
 
@@ -23,9 +32,9 @@ class Greedy(Rows):
     def advance(
         self, log_probabilities: LogProbabilities, sentences: Sentences, config: SearchConfig
     ) -> Advanced:
-        best, chosen = first_largest(log_probabilities[:, 0])
-        tokens = torch.cat((self.tokens, chosen[..., None]), dim=2)
-        return Advanced(Greedy(tokens, self.totals + best), chosen[:, 0] == EOS, best)
+        best, token = first_largest(log_probabilities[:, 0])
+        tokens = torch.cat((self.tokens, token[..., None]), dim=2)
+        return Advanced(Greedy(tokens, self.totals + best), token[:, 0] == EOS, best)
 
     def result(self, config: SearchConfig) -> Finished:
         subwords = self.tokens[:, :, 1:-1]
@@ -39,8 +48,8 @@ def greedy_search(
     """Return one hypothesis per sentence; see ``beam_search``."""
     tokens = limits.new_full((len(limits), 1, 1), BOS)
     totals = torch.zeros(tokens.shape[:2], device=limits.device)
-    found = run_search(Greedy(tokens, totals), step, Sentences(limits), config)
-    return [[scored(hypothesis, config) for hypothesis in row] for row in found]
+    results = run_search(Greedy(tokens, totals), step, Sentences(limits), config)
+    return [[scored(hypothesis, config) for hypothesis in hypotheses] for hypotheses in results]
 
 
 def first_largest(
@@ -62,9 +71,3 @@ def first_largest(
     begin = starts[maxima.max(dim=1, keepdim=True).indices]
     best, within = values.gather(1, begin + torch.arange(BLOCK)).max(dim=1, keepdim=True)
     return best, begin + within
-
-
-def scored(hypothesis: Hypothesis, config: SearchConfig) -> Hypothesis:
-    """With its log-probability over the length penalty as the score."""
-    penalty = config.penalty(len(hypothesis.tokens) + 1)
-    return replace(hypothesis, score=hypothesis.log_probability / penalty)

@@ -14,9 +14,17 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from transformer.decoding.search.greedy import scored
-from transformer.decoding.search.interface import Hypothesis, LogProbabilities, StepFunction
-from transformer.decoding.search.search import Advanced, Finished, Rows, Sentences, run_search
+from transformer.decoding.search.search import (
+    Advanced,
+    Finished,
+    Hypothesis,
+    LogProbabilities,
+    Rows,
+    Sentences,
+    StepFunction,
+    run_search,
+    scored,
+)
 from transformer.settings.decoding import SearchConfig
 from transformer.settings.tokenizer import BOS, EOS
 
@@ -34,12 +42,12 @@ class Samples(Rows):
         self, log_probabilities: LogProbabilities, sentences: Sentences, config: SearchConfig
     ) -> Advanced:
         length = self.tokens.size(2) - 1
-        chosen = _draw(truncated(log_probabilities, config), self.noise[:, :, length])
+        token = _draw(truncated(log_probabilities, config), self.noise[:, :, length])
         live = self.lengths < 0
-        drawn = log_probabilities.gather(-1, chosen[..., None]).squeeze(-1)
-        totals = self.totals + drawn.masked_fill(~live, 0.0)
-        lengths = self.lengths.masked_fill(live & (chosen == EOS), length)
-        tokens = torch.cat((self.tokens, chosen[..., None]), dim=2)
+        log_probability = log_probabilities.gather(-1, token[..., None]).squeeze(-1)
+        totals = self.totals + log_probability.masked_fill(~live, 0.0)
+        lengths = self.lengths.masked_fill(live & (token == EOS), length)
+        tokens = torch.cat((self.tokens, token[..., None]), dim=2)
         state = Samples(tokens, totals, lengths, self.noise)
         return Advanced(state, (lengths >= 0).all(1), log_probabilities.amax(-1))
 
@@ -57,10 +65,10 @@ def sample_search(
     totals = torch.zeros(tokens.shape[:2], device=limits.device)
     lengths = limits.new_full(tokens.shape[:2], -1)
     noise = _noise(sentences, config.nbest, seeds)
-    found = run_search(Samples(tokens, totals, lengths, noise), step, sentences, config)
-    every = [[scored(sample, config) for sample in row] for row in found]
+    results = run_search(Samples(tokens, totals, lengths, noise), step, sentences, config)
+    samples = [[scored(sample, config) for sample in of_sentence] for of_sentence in results]
     # Ties keep the order of the draws.
-    return [sorted(row, key=lambda sample: -sample.score) for row in every]
+    return [sorted(of_sentence, key=lambda sample: -sample.score) for of_sentence in samples]
 
 
 def derive_seed(subwords: Sequence[int], seed: int) -> int:
@@ -117,6 +125,6 @@ def _draw(
     """Invert the cumulative distribution."""
     cumulative = logits.exp().cumsum(-1, dtype=noise.dtype)
     threshold = noise * cumulative[..., -1]
-    found = torch.searchsorted(cumulative, threshold[..., None], right=True).squeeze(-1)
-    # NaN is above all; the loop reads it later.
-    return found.clamp(max=logits.size(-1) - 1)
+    token = torch.searchsorted(cumulative, threshold[..., None], right=True).squeeze(-1)
+    # NaN is above all numbers; run_search reports it after the step.
+    return token.clamp(max=logits.size(-1) - 1)

@@ -1,4 +1,7 @@
-"""The loop of every search: run a step, choose tokens, drop finished sentences.
+"""The interface of every search, and the loop of every search.
+
+A search asks a ``StepFunction`` for the log-probabilities of the next token; it knows no model and
+no text. ``run_search`` runs a step, lets the search choose tokens, and drops finished sentences.
 
 The host reads from the device once per step, one number per sentence: whether it is done, and
 whether the model gave NaN; on CUDA it has started the next step before. Hypotheses come last.
@@ -6,26 +9,89 @@ whether the model gave NaN; on CUDA it has started the next step before. Hypothe
 
 import math
 from dataclasses import dataclass, fields, replace
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from transformer.decoding.search.interface import (
-    Hypothesis,
-    LogProbabilities,
-    LookingAhead,
-    StepFunction,
-    constrain,
-    not_a_number,
-)
+from transformer.common.errors import InputError
 from transformer.model.attention import kv_cache
 from transformer.settings.decoding import SearchConfig
+from transformer.settings.tokenizer import BOS, EOS, PAD
 
-LIVE, DONE, NAN = 0, 1, 2
-"""State of a sentence, read by the host after a step."""
+LogProbabilities = Float[Tensor, "batch beam vocab"]
+"""Log-probabilities of the next token: a row per sentence, a column per hypothesis."""
+
+
+@runtime_checkable
+class StepFunction(Protocol):
+    """Log-probabilities of the next token: a row per sentence, a column per hypothesis.
+
+    It has a state, which is empty at the start of a search. Between two calls, the search may first
+    choose hypotheses to continue (``reorder``), then drop sentences (``keep``).
+    """
+
+    def __call__(self, tokens: Int[Tensor, "batch beam"]) -> LogProbabilities:
+        """Append a token each; returns log-probabilities in float32, which may be overwritten."""
+
+    def reorder(self, beams: Int[Tensor, "batch beam"]) -> None:
+        """Let hypothesis ``j`` of sentence ``i`` continue its hypothesis ``beams[i, j]``."""
+
+    def keep(self, sentences: Int[Tensor, " kept"]) -> None:
+        """Keep only these sentences, in this order."""
+
+
+@runtime_checkable
+class LookingAhead(Protocol):
+    """A step that needs numbers on the host; the search reads them with its own numbers."""
+
+    def look_ahead(self, tokens: Int[Tensor, "batch beam"]) -> Int[Tensor, "batch numbers"]:
+        """The numbers of each sentence to read before these tokens are appended."""
+
+    def receive(self, numbers: list[list[int]]) -> None:
+        """Take the numbers that were read."""
+
+
+class BanningStep:
+    """Wraps a ``StepFunction``: some tokens get ``-inf``."""
+
+    def __init__(self, step: StepFunction, banned: Int[Tensor, " banned"]) -> None:
+        self.step = step
+        self.banned = banned
+        self.reorder = step.reorder
+        self.keep = step.keep
+        if isinstance(step, LookingAhead):
+            self.look_ahead = step.look_ahead
+            self.receive = step.receive
+
+    def __call__(self, tokens: Int[Tensor, "batch beam"]) -> LogProbabilities:
+        return self.step(tokens).index_fill_(-1, self.banned, -math.inf)
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A finished translation in tokens."""
+
+    tokens: tuple[int, ...]
+    """Subwords, without the symbols for beginning and end."""
+    score: float
+    """The log-probability divided by the length penalty; searches rank by it."""
+    log_probability: float
+    """Natural logarithm, of the subwords and the end of the sentence."""
+
+
+def scored(hypothesis: Hypothesis, config: SearchConfig) -> Hypothesis:
+    """With its log-probability over the length penalty as the score."""
+    penalty = config.penalty(len(hypothesis.tokens) + 1)
+    return replace(hypothesis, score=hypothesis.log_probability / penalty)
+
+
+# States of a sentence, which the host reads after a step.
+LIVE = 0
+DONE = 1
+NAN = 2
 
 LEAVING = 16
 """On a CPU, finished sentences leave when one in this many is done."""
@@ -40,11 +106,12 @@ class Rows:
 
     def select(self: R, rows: Int[Tensor, " kept"]) -> R:
         """Only these rows."""
-        parts: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
-        for name, part in parts.items():
-            whole = isinstance(part, Tensor)
-            parts[name] = part.index_select(0, rows) if whole else part.select(rows)
-        return replace(self, **parts)
+        selected = {}
+        for field in fields(self):
+            part = getattr(self, field.name)
+            is_tensor = isinstance(part, Tensor)
+            selected[field.name] = part.index_select(0, rows) if is_tensor else part.select(rows)
+        return replace(self, **selected)
 
 
 @dataclass(frozen=True)
@@ -161,7 +228,8 @@ class Outcomes:
 
     def __init__(self, state: SearchState, flags: Int[Tensor, "batch numbers"]) -> None:
         """Begin to copy ``flags``; ``state`` is the search after the step."""
-        self.state, self.flags = state, flags
+        self.state = state
+        self.flags = flags
         self.host = flags.to("cpu", non_blocking=True) if flags.is_cuda else flags
         self.copied = torch.cuda.Event() if flags.is_cuda else None
         if self.copied is not None:
@@ -194,29 +262,31 @@ def run_search(
         state = advanced.state
         if advanced.parents is not None:
             step.reorder(advanced.parents)
-        waiting.append(Outcomes(state, outcomes(advanced, step)))
+        waiting.append(Outcomes(state, outcome_numbers(advanced, step)))
         # There is no step beyond the longest limit.
         ahead = 1 if late and tokens.size(2) <= sentences.longest else 0
         while len(waiting) > ahead and sentences.searched:
             after = waiting.pop(0)
-            read, numbers = after.read()
+            states, numbers = after.read()
             if isinstance(step, LookingAhead):
                 step.receive(numbers)
-            if any(read[row] == NAN for row in sentences.searched):
+            if any(states[row] == NAN for row in sentences.searched):
                 raise not_a_number(after.state.tokens.size(2) - 2)
-            if not (ended := sentences.end(read)):
+            ended = sentences.end(states)
+            if not ended:
                 continue
             order += [sentences.of_row[row] for row in ended]
             results.append(after.state.select(on_device(ended, tokens)).result(config))
-            if sentences.searched and (kept := sentences.leave()) is not None:
+            kept = sentences.leave() if sentences.searched else None
+            if kept is not None:
                 state = state.select(kept)
                 step.keep(kept)
-                waiting = [one.select(kept) for one in waiting]
-    found = zip(order, hypotheses(results), strict=True)
-    return [row for _, row in sorted(found, key=lambda pair: pair[0])]
+                waiting = [outcome.select(kept) for outcome in waiting]
+    by_sentence = dict(zip(order, hypotheses(results), strict=True))
+    return [by_sentence[sentence] for sentence in sorted(by_sentence)]
 
 
-def outcomes(advanced: Advanced, step: StepFunction) -> Int[Tensor, "batch numbers"]:
+def outcome_numbers(advanced: Advanced, step: StepFunction) -> Int[Tensor, "batch numbers"]:
     """The outcome of a step for each row, then the numbers that the step needs."""
     nan = advanced.ranked.flatten(1).isnan().any(1)
     rows = torch.where(nan, NAN, advanced.done.long())[:, None]
@@ -243,3 +313,70 @@ def hypotheses(results: list[Finished]) -> list[list[Hypothesis]]:
         ]
         for row in zip(*(column.tolist() for column in columns), strict=True)
     ]
+
+
+def constrain(
+    log_probabilities: LogProbabilities,
+    tokens: Int[Tensor, "batch beam length"],
+    limits: Int[Tensor, " batch"],
+    config: SearchConfig,
+    shortest: int = 0,
+) -> None:
+    """Ban tokens in place: set their log-probabilities to ``-inf``, without normalizing again.
+
+    Padding and the beginning symbol are always banned. The end is banned before ``min_length``
+    subwords and by ``eos_threshold``. A subword is banned if it would repeat an n-gram. At the
+    limit of a sentence, everything except the end is banned. The hypotheses in ``tokens`` begin
+    with ``BOS``. ``limits`` is the maximum number of subwords of each sentence; ``shortest`` is a
+    lower bound of ``limits`` on the host.
+    """
+    length = tokens.size(2) - 1
+    for symbol in (PAD, BOS):
+        log_probabilities[..., symbol] = -math.inf
+    # A sentence whose limit is below the minimum ends at its limit.
+    end = log_probabilities[..., EOS].clamp(min=torch.finfo(log_probabilities.dtype).min)
+    if config.no_repeat_ngram:
+        _ban_repeated_ngrams(log_probabilities, tokens[:, :, 1:], config.no_repeat_ngram)
+    if config.eos_threshold:
+        _ban_doubtful_ends(log_probabilities, config.eos_threshold)
+    if length < config.min_length:
+        log_probabilities[..., EOS] = -math.inf
+    if shortest <= length:
+        full = (limits <= length)[:, None]
+        log_probabilities.masked_fill_(full[..., None], -math.inf)
+        log_probabilities[..., EOS] = end.where(full, log_probabilities[..., EOS])
+
+
+def _ban_repeated_ngrams(
+    log_probabilities: LogProbabilities, subwords: Int[Tensor, "batch beam length"], size: int
+) -> None:
+    """Ban subwords that would repeat an n-gram, except one that alone is left, as in a prefix."""
+    if subwords.size(2) < size:
+        return
+    # batch beam length -> batch beam window size
+    windows = subwords.unfold(2, size, 1)
+    last = subwords[:, :, None, subwords.size(2) - size + 1 :]
+    again = (windows[..., :-1] == last).all(-1)
+    # Padding, which is banned already, stands for the windows that do not repeat.
+    repeated = windows[..., -1].where(again, PAD)
+    kept = log_probabilities.gather(2, repeated)
+    log_probabilities.scatter_(2, repeated, -math.inf)
+    stuck = log_probabilities.amax(-1, keepdim=True) == -math.inf
+    log_probabilities.scatter_(2, repeated, kept.where(stuck, -math.inf))
+
+
+def _ban_doubtful_ends(log_probabilities: LogProbabilities, threshold: float) -> None:
+    end = log_probabilities[..., EOS].clone()
+    log_probabilities[..., EOS] = -math.inf
+    best = log_probabilities.amax(-1)
+    # The end stays allowed if nothing else is.
+    doubtful = (end <= threshold * best) & (best > -math.inf)
+    log_probabilities[..., EOS] = end.masked_fill(doubtful, -math.inf)
+
+
+def not_a_number(length: int) -> InputError:
+    """The error of a step that gives NaN: damaged weights, or too low a precision."""
+    return InputError(
+        f"the model gave NaN as log-probability after {length} target tokens; use another "
+        "checkpoint, or precision=float32"
+    )

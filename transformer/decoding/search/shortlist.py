@@ -27,11 +27,13 @@ from transformer.settings.tokenizer import BOS, EOS, PAD, UNK
 if TYPE_CHECKING:
     from transformer.data.text.lexical_translation import Lexicon
 
-FILE, ENGINE_FILE = "shortlist.npz", "vmap.txt"
-"""Its names in a run, where ``decoding.shortlist=auto`` finds it, and an export for CTranslate2."""
+FILE = "shortlist.npz"
+"""Its name in a run, where ``decoding.shortlist=auto`` finds it."""
+ENGINE_FILE = "vmap.txt"
+"""Its name in an export for CTranslate2."""
 
 _SYMBOLS = [PAD, UNK, BOS, EOS]
-_UNSOURCED = 20
+_NULL_CANDIDATES = 20
 """Most probable tokens of NULL, which has the id of PAD, that are candidates of every batch."""
 
 
@@ -56,6 +58,7 @@ class Shortlist:
         keys, probabilities = lexicon
         order = np.lexsort((-probabilities, keys // len(target)))
         sources, targets = np.divmod(keys[order], len(target))
+        # Of a target among those of its source, from 0.
         rank = np.arange(len(sources)) - sources.searchsorted(sources)
         kept = rank < best
         candidates = np.full((len(source), 1 + best), EOS)
@@ -63,8 +66,9 @@ class Shortlist:
         ids = {name: index for index, name in enumerate(target)}
         candidates[:, 0] = [ids.get(name, EOS) for name in source]
         tags = [index for index, name in enumerate(target) if is_tag(name)]
-        most = np.argsort(-counts, kind="stable")[:frequent]
-        common = np.unique([*_SYMBOLS, *tags, *most, *candidates[PAD, 1 : 1 + _UNSOURCED]])
+        most_frequent = np.argsort(-counts, kind="stable")[:frequent]
+        of_null = candidates[PAD, 1 : 1 + _NULL_CANDIDATES]
+        common = np.unique([*_SYMBOLS, *tags, *most_frequent, *of_null])
         return cls(torch.from_numpy(common), torch.from_numpy(candidates))
 
     def tokens(self, segments: Sequence[Sequence[int]]) -> Int[Tensor, " tokens"]:
@@ -85,27 +89,34 @@ class Shortlist:
         advice = "remove it, or write that of the model: transformer shortlist checkpoint=RUN"
         try:
             with np.load(path, allow_pickle=False) as arrays:
-                found = [arrays[name].astype(np.int64) for name in ("common", "candidates")]
-                known = np.array_equal(arrays["vocabulary"], _vocabulary(tokenizer))
+                tables = [arrays[name].astype(np.int64) for name in ("common", "candidates")]
+                same_vocabulary = np.array_equal(arrays["vocabulary"], _vocabulary(tokenizer))
         except (OSError, ValueError, KeyError, EOFError, MemoryError, zipfile.BadZipFile) as error:
             raise InputError(f"{path} cannot be read ({error}); {advice}") from error
-        sizes = [part.shape[:-1] for part in found]
-        inside = all(((part >= 0) & (part < tokenizer.target_vocab_size)).all() for part in found)
-        known &= found[0].ravel()[:4].tolist() == _SYMBOLS  # a search knows them by their ids
-        if not known or sizes != [(), (tokenizer.source_vocab_size,)] or not inside:
+        sizes = [table.shape[:-1] for table in tables]
+        target_size = tokenizer.target_vocab_size
+        valid = (
+            same_vocabulary
+            and sizes == [(), (tokenizer.source_vocab_size,)]
+            and all(((table >= 0) & (table < target_size)).all() for table in tables)
+            # A search knows the symbols by their ids.
+            and tables[0].ravel()[:4].tolist() == _SYMBOLS
+        )
+        if not valid:
             raise InputError(f"{path} is damaged, or was made for another vocabulary; {advice}")
-        return cls(*map(torch.from_numpy, found))
+        return cls(*map(torch.from_numpy, tables))
 
 
 def with_shortlist_of(search: SearchConfig, checkpoint: Path) -> SearchConfig:
     """The search with the run's shortlist for ``auto``; an export for CTranslate2 has its own."""
-    given = given_path(checkpoint)
-    if search.shortlist != "auto" or is_ctranslate2(given):
+    checkpoint_path = given_path(checkpoint)
+    if search.shortlist != "auto" or is_ctranslate2(checkpoint_path):
         return search
-    path = run_folder(given) / FILE
+    path = run_folder(checkpoint_path) / FILE
     if not path.is_file():
         advice = f"make it: transformer shortlist checkpoint={checkpoint}"
-        advice = f"set decoding.shortlist=RUN/{FILE}" if is_exported(given) else advice
+        if is_exported(checkpoint_path):
+            advice = f"set decoding.shortlist=RUN/{FILE}"
         raise MissingFile(f"decoding.shortlist=auto: {path} does not exist; {advice}")
     return replace(search, shortlist=str(path))
 

@@ -10,11 +10,10 @@ from typing import Any
 
 from transformer.common.errors import InputError, readable
 from transformer.common.schema import typed_value
-from transformer.data.tokenization.file_vocabulary import FileVocabulary, with_words
-from transformer.data.tokenization.segmenters import Utf8Bytes
+from transformer.data.tokenization.file_vocabulary import FileVocabulary, Utf8Bytes, with_words
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator
 from transformer.interchange.architectures import subwords
 from transformer.interchange.files import read_mapping, write_json
 from transformer.settings.run import RunConfig

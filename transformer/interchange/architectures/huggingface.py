@@ -14,7 +14,7 @@ from torch import Tensor
 from transformer.common.errors import raise_objections
 from transformer.data.text.parallel import Referenced
 from transformer.data.tokenization.tags import parse_tags
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator
 from transformer.interchange.architectures.architecture import config_values, nearest_architecture
 from transformer.interchange.architectures.subwords import ExportedIds, has_learned_bias
 from transformer.interchange.architectures.weight_names import export_weights

@@ -16,7 +16,7 @@ from transformer.common.errors import InputError, raise_objections, readable
 from transformer.common.schema import typed_value
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator
 from transformer.interchange.architectures.subwords import (
     EXTRA,
     ExportedIds,

@@ -14,7 +14,7 @@ from typing import Any
 
 from transformer.common.errors import InputError, raise_objections
 from transformer.data.tokenization.tags import Tags, is_tag
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator
 from transformer.interchange.architectures.subwords import (
     UNKNOWN,
     ExportedIds,

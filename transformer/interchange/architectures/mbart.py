@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer.common.errors import InputError
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator
 from transformer.interchange.architectures import m2m
 from transformer.interchange.architectures.subwords import (
     EXTRA,

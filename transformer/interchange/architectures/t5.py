@@ -15,7 +15,7 @@ from typing import Any
 from transformer.common.errors import InputError
 from transformer.common.schema import typed_value
 from transformer.data.tokenization.tags import Tags
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator
 from transformer.interchange.architectures import bart
 from transformer.interchange.architectures.subwords import (
     EXTRA,

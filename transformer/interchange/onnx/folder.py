@@ -9,7 +9,7 @@ import numpy as np
 from transformer.common.errors import InputError
 from transformer.data.text.parallel import Referenced
 from transformer.decoding.batched_search import max_subwords
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator
 from transformer.interchange.files import read_mapping, write_json
 from transformer.interchange.onnx.graphs import DECODER, ENCODER, SUFFIXES, write_graphs
 from transformer.interchange.onnx.tokenizer_json import tokenizer_files

@@ -14,7 +14,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator
 from transformer.interchange.format_limits import ONNX, check_expressible
 from transformer.model.attention.attention_context import AttentionContext, Dense, StackContext
 from transformer.model.attention.kv_cache import AllHeads, LayerCache, RowHeads

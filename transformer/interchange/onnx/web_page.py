@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from transformer.common.errors import InputError
 from transformer.common.files import written_whole
 from transformer.common.language_names import language_name
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator
 from transformer.interchange.files import write_json
 from transformer.interchange.onnx.folder import write_onnx
 from transformer.interchange.onnx.graphs import DECODER, ENCODER

@@ -77,8 +77,9 @@ class AttentionContext:
         """Whether there is only a causal mask, and no cached keys."""
         if not self.causal or self.queries is None or self.keys is None:
             return False
-        more = self.mask is not None or self.pattern is not None or self.bias is not None
-        return not more and len(self.queries) == len(self.keys)
+        if self.mask is not None or self.pattern is not None or self.bias is not None:
+            return False
+        return len(self.queries) == len(self.keys)
 
     def sees(self, query: Positions, key: Positions) -> Bool[Tensor, "*shape"]:
         """Whether a position may attend to another position, without ``mask``."""
@@ -95,8 +96,8 @@ class AttentionContext:
             return seen
         # A single query is the last position, which sees all keys. Compiled code masks it all the
         # same, so that it is not compiled twice.
-        several = len(self.queries) > 1 or torch.compiler.is_compiling() or self.unfilled
-        if self.causal and several:
+        hides_keys = len(self.queries) > 1 or torch.compiler.is_compiling() or self.unfilled
+        if self.causal and hides_keys:
             filled = len(self.keys) - self.unfilled
             causal = causal_mask(len(self.queries), filled, self.keys.device)
             causal = F.pad(causal, (0, self.unfilled))

@@ -63,7 +63,8 @@ class LayerCache:
     def continued_state(self) -> Float[Tensor, "rows width"] | None:
         """The state of the hypotheses that continue."""
         if self.state is not None and self.rows is not None:
-            self.state, self.rows = self.state.index_select(0, self.rows), None
+            self.state = self.state.index_select(0, self.rows)
+            self.rows = None
         return self.state
 
     def _select(self, heads: Tensor, room: int) -> AllHeads:

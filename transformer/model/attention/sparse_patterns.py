@@ -60,16 +60,21 @@ class BigBird(Longformer):
 
 def build_pattern(config: ModelConfig, name: PatternName) -> Pattern | None:
     """The pattern of this name; None for full attention."""
-    window, global_tokens = config.window, config.global_tokens
-    # The same links: only the seed modulo 2**32 counts. Compiled, it has 32 bits and a sign.
-    seed = (config.pattern_seed + 2**31) % 2**32 - 2**31
-    random_links = config.random_blocks, config.random_block_size, seed
-    return {
-        "full": None,
-        "sliding": Sliding(window),
-        "longformer": Longformer(window, global_tokens),
-        "bigbird": BigBird(window, global_tokens, *random_links),
-    }[name]
+    if name == "sliding":
+        return Sliding(config.window)
+    if name == "longformer":
+        return Longformer(config.window, config.global_tokens)
+    if name == "bigbird":
+        # The same links: only the seed modulo 2**32 counts. Compiled, it has 32 bits and a sign.
+        seed = (config.pattern_seed + 2**31) % 2**32 - 2**31
+        return BigBird(
+            config.window,
+            config.global_tokens,
+            config.random_blocks,
+            config.random_block_size,
+            seed,
+        )
+    return None
 
 
 def _hash(number: Tensor, seed: int, draw: int) -> Tensor:

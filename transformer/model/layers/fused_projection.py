@@ -8,8 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transformer.model.layers.autocast import for_products
-from transformer.model.layers.linear import Linear
+from transformer.model.layers.linear import Linear, for_products
 from transformer.model.layers.quantization import Int8Linear
 
 Input = Float[Tensor, "*rows width"]
@@ -20,9 +19,12 @@ def linear_together(x: Input, layers: Sequence[nn.Module]) -> Outputs:
     """Map one input by several layers; in training on a GPU, and in int8, by one product."""
     maps: Any = layers
     if isinstance(layers[0], Int8Linear):  # all are, then
-        return maps[0].concatenated(maps)(x).split([one.out_features for one in maps], dim=-1)
+        sizes = [layer.out_features for layer in maps]
+        return maps[0].concatenated(maps)(x).split(sizes, dim=-1)
     x = for_products(x)
-    return fused_projection(x, layers) if fusing_pays(x, layers) else tuple(f(x) for f in layers)
+    if fusing_pays(x, layers):
+        return fused_projection(x, layers)
+    return tuple(layer(x) for layer in layers)
 
 
 def fusing_pays(x: Input, layers: Sequence[nn.Module]) -> bool:
@@ -30,7 +32,7 @@ def fusing_pays(x: Input, layers: Sequence[nn.Module]) -> bool:
     return (
         x.device.type != "cpu"
         and torch.is_grad_enabled()
-        and all(type(one) is Linear and type(one.weight) is nn.Parameter for one in layers)
+        and all(type(layer) is Linear and type(layer.weight) is nn.Parameter for layer in layers)
     )
 
 

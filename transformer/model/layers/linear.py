@@ -32,14 +32,15 @@ class Linear(nn.Linear):
         return onednn_linear(x, self.weight, self.bias, "none", [], "")
 
     def _onednn_computes(self, x: Tensor) -> bool:
+        smallest = processor().onednn_from
         return (
-            not torch.compiler.is_compiling()
+            smallest is not None
+            and not torch.compiler.is_compiling()
             and x.device.type == "cpu"
             and x.dtype == torch.float32
             and not torch.is_grad_enabled()
             and not torch.is_autocast_enabled("cpu")
-            and (least := processor().onednn_from) is not None
-            and x.numel() * self.out_features >= least
+            and x.numel() * self.out_features >= smallest
         )
 
 
@@ -60,3 +61,17 @@ def lay_out(model: Model, *, untie: bool = False) -> Model:
                 transposed = module.weight.detach().t().contiguous().t()
                 module.weight = nn.Parameter(transposed, module.weight.requires_grad)
     return model
+
+
+def product_dtype(hidden: Float[Tensor, "*axes"]) -> torch.dtype:
+    """The type of a product: the type of autocast, if it is on."""
+    device = hidden.device.type
+    # Of the devices that models are on, meta has no autocast. torch 2.11 cannot compile
+    # is_autocast_available.
+    autocast = device != "meta" and torch.is_autocast_enabled(device)
+    return torch.get_autocast_dtype(device) if autocast else hidden.dtype
+
+
+def for_products(hidden: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width"]:
+    """Cast the input of several products once, as autocast would cast it for each."""
+    return hidden.to(product_dtype(hidden)) if hidden.dtype == torch.float32 else hidden

@@ -9,7 +9,8 @@ from torch.nn import functional as F
 
 from transformer.model.layers.linear import Linear
 
-DOWN, UP = "lora_down", "lora_up"
+DOWN = "lora_down"
+UP = "lora_up"
 """Names of the factors ``A`` and ``B`` beside ``weight``."""
 
 
@@ -18,7 +19,8 @@ class LowRankLinear(Linear):
 
     def __init__(self, base: nn.Linear, rank: int, scale: float) -> None:
         super().__init__(base.in_features, base.out_features, device="meta")
-        self.weight, self.bias = base.weight, base.bias
+        self.weight = base.weight
+        self.bias = base.bias
         self.scale = scale
         self.lora_down = nn.Parameter(torch.empty(rank, base.in_features))
         self.lora_up = nn.Parameter(torch.zeros(base.out_features, rank))
@@ -42,6 +44,7 @@ def merge_adapters(weights: dict[str, Tensor], scale: float) -> dict[str, Tensor
     for name, up in weights.items():
         if name.endswith(UP):
             stem = name.removesuffix(UP)
-            weight, down = weights[f"{stem}weight"], weights[stem + DOWN]
+            weight = weights[f"{stem}weight"]
+            down = weights[stem + DOWN]
             merged[f"{stem}weight"] = torch.addmm(weight, up, down, alpha=scale)
     return merged

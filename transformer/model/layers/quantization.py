@@ -53,7 +53,8 @@ class Int8Linear(nn.Module):
         self._joined: list[Int8Linear] = []  # no part of the state
         self._bias = None if bias is None else bias.detach().float()
         weight = weight.detach().float()
-        scales, zeros = rounded(weight)[1].double(), torch.zeros(len(weight), dtype=torch.long)
+        scales = rounded(weight)[1].double()
+        zeros = torch.zeros(len(weight), dtype=torch.long)
         with warnings.catch_warnings():
             # torch has deprecated such tensors, and has no other dynamic product yet.
             warnings.filterwarnings("ignore", "torch.quantize_per", UserWarning)
@@ -98,7 +99,7 @@ class Int8Linear(nn.Module):
     def concatenated(self, layers: "Sequence[Int8Linear]") -> "Int8Linear":
         """One map with the outputs of all, of which it is the first: always the same."""
         if not self._joined:
-            weights, biases = zip(*(one.unpacked() for one in layers), strict=True)
+            weights, biases = zip(*(layer.unpacked() for layer in layers), strict=True)
             bias = None if biases[0] is None else torch.cat(biases)
             self._joined.append(Int8Linear(torch.cat(weights), bias))
         return self._joined[0]
@@ -112,10 +113,13 @@ class Int8Linear(nn.Module):
 
 def with_outputs(linear: nn.Linear | Int8Linear, rows: Int[Tensor, " rows"]) -> Linear:
     """The map to some of the outputs, a copy that does not learn; from int8 it is in float32."""
-    given = linear.unpacked() if isinstance(linear, Int8Linear) else (linear.weight, linear.bias)
+    if isinstance(linear, Int8Linear):
+        weight, bias = linear.unpacked()
+    else:
+        weight, bias = linear.weight, linear.bias
     # The layout in memory stays, as the product is fast in it.
-    weight = given[0][rows] if given[0].is_contiguous() else given[0].t()[:, rows].t()
-    bias = None if given[1] is None else given[1][rows]
+    weight = weight[rows] if weight.is_contiguous() else weight.t()[:, rows].t()
+    bias = None if bias is None else bias[rows]
     part = Linear(weight.size(1), len(rows), bias=bias is not None, device="meta")
     part.weight = nn.Parameter(weight, requires_grad=False)
     if bias is not None:

@@ -19,8 +19,8 @@ class Rotation:
 
     def __call__(self, heads: Heads) -> Heads:
         # Component i makes a pair with component i + head_dim / 2.
-        left, right = heads.chunk(2, dim=-1)
-        swapped = torch.cat((-right, left), dim=-1)
+        first, second = heads.chunk(2, dim=-1)
+        swapped = torch.cat((-second, first), dim=-1)
         return heads * self.cosine.to(heads.dtype) + swapped * self.sine.to(heads.dtype)
 
 

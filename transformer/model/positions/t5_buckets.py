@@ -31,10 +31,12 @@ class BucketBias(nn.Module):
         """Index of the bucket of a distance; a causal table has no buckets for later keys."""
         buckets = len(self.table)
         if self.causal:
-            offset, steps = torch.zeros_like(distance), (-distance).clamp(min=0)
+            offset = torch.zeros_like(distance)
+            steps = (-distance).clamp(min=0)
         else:
             buckets //= 2
-            offset, steps = (distance > 0) * buckets, distance.abs()
+            offset = (distance > 0) * buckets
+            steps = distance.abs()
         exact = buckets // 2
         growth = torch.log(steps.clamp(min=1) / exact) / math.log(self.max_distance / exact)
         far = (exact + (growth * (buckets - exact)).long()).clamp(max=buckets - 1)

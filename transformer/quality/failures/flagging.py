@@ -6,8 +6,7 @@ from typing import Any
 
 from transformer.common.errors import InputError
 from transformer.decoding.constraints.request import Constraints
-from transformer.decoding.translation.result import Translation
-from transformer.decoding.translation.translator import Translator, torch_engine
+from transformer.decoding.translator import Translation, Translator, torch_engine
 from transformer.quality.failures.flags import ACTING, Detector
 from transformer.quality.failures.monitor import as_output
 from transformer.settings.decoding import NEUTRAL, OnFailure

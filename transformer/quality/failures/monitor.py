@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from transformer.decoding.translation.document_translator import DocumentTranslator
-from transformer.decoding.translation.result import Translation
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.document_translator import DocumentTranslator
+from transformer.decoding.translator import Translation, Translator
 from transformer.quality.failures.flags import FLAGS, Detector, Output
 
 _MIN_SOURCES, _MIN_WORDS = 3, 6

@@ -10,8 +10,7 @@ from typing import Any
 from markupsafe import escape
 
 from transformer.common.escaping import escaped
-from transformer.evaluation.comparison.compare import Comparison
-from transformer.evaluation.comparison.sentence_deltas import MovedSentence
+from transformer.evaluation.comparison import Comparison, MovedSentence
 from transformer.reports.comparison import letters
 from transformer.settings.metrics import METRICS
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from transformer.evaluation.comparison.significance import SURE
+from transformer.evaluation.significance import SURE
 
 Values = dict[str, Any]
 

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from transformer.serving.formats.documents.document import FORMATS, Document
 from transformer.serving.formats.spans import PlainText
 from transformer.serving.interfaces.http import Refusal, read_parameters
-from transformer.settings.serve import Limits
+from transformer.settings.commands import Limits
 
 _MOST_KEPT = 100
 """Limit of the bytes of all stored files, as a multiple of ``limits.file_bytes``."""

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from transformer.common.errors import InputError
 from transformer.serving.access import Access, Client
 from transformer.serving.micro_batching import QueueFull
-from transformer.settings.serve import Limits
+from transformer.settings.commands import Limits
 
 log = logging.getLogger(__name__)
 

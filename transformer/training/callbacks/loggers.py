@@ -13,7 +13,7 @@ from pytorch_lightning.loggers import Logger
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
 from transformer.common.files import NoSpaceLeft, open_unlinked, written_whole
-from transformer.settings.logger import LoggerConfig
+from transformer.settings.training import LoggerConfig
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter

@@ -53,7 +53,7 @@ class MemoryPreflight(Callback):
             logger.info("torch.compile took %.1f s", calculate_time_spent()["total_wall_time"])
 
     def _compare(self, trainer: Trainer) -> None:
-        mine = hashlib.sha256(repr(self.data.row.identity()).encode()).hexdigest()
+        mine = hashlib.sha256(repr(self.data.sequence.identity()).encode()).hexdigest()
         digests = [mine] * trainer.world_size
         if trainer.world_size > 1:
             torch.distributed.all_gather_object(digests, mine)

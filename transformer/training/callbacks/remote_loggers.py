@@ -11,7 +11,7 @@ from pytorch_lightning.loggers import Logger, WandbLogger
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
 from transformer.common.errors import require_package
-from transformer.settings.logger import LoggerConfig, WandbConfig
+from transformer.settings.training import LoggerConfig, WandbConfig
 from transformer.training.callbacks.loggers import ContinuedCSVLogger, EpochLogger
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from pytorch_lightning.strategies import DDPStrategy
 
 from transformer.common.errors import InputError
 from transformer.settings.model import ModelConfig
-from transformer.settings.trainer import TrainerConfig
+from transformer.settings.training import TrainerConfig
 from transformer.training.distributed.launcher import count_devices
 from transformer.training.distributed.ranks import join_group
 

@@ -10,8 +10,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transformer.model.layers.autocast import product_dtype
-from transformer.settings.loss import LossConfig
+from transformer.model.layers.linear import product_dtype
+from transformer.settings.training import LossConfig
 from transformer.training.precision import multiplies_bfloat16
 
 Hidden = Float[Tensor, "token width"]

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from transformer.settings.loss import LossConfig
+from transformer.settings.training import LossConfig
 from transformer.training.losses.cross_entropy import (
     FusedLoss,
     Scalar,

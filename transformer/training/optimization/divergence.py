@@ -13,7 +13,7 @@ from torch import Tensor
 from transformer.common.files import open_unlinked
 from transformer.data.batching.loader import Update
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.settings.recovery import RecoveryConfig
+from transformer.settings.training import RecoveryConfig
 
 logger = logging.getLogger(__name__)
 

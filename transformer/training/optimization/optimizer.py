@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from torch import nn
 from torch.optim import Adam, AdamW, Optimizer
 
-from transformer.settings.optimizer import OptimizerConfig
+from transformer.settings.training import OptimizerConfig
 
 
 def build_optimizer(config: OptimizerConfig, parameters: Iterable[nn.Parameter]) -> Optimizer:

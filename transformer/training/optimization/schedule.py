@@ -5,7 +5,7 @@ import math
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
-from transformer.settings.schedule import ScheduleConfig
+from transformer.settings.training import ScheduleConfig
 
 
 def noam(update: int, warmup: int, d_model: int) -> float:

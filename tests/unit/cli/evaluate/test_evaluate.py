@@ -10,7 +10,7 @@ from tests.helpers.decoding.metrics import RAW
 from tests.helpers.decoding.translators import PAIRS
 from tests.unit.cli.test_load import RUN, written
 from transformer.__main__ import main
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator
 from transformer.reports import scores
 
 CALL = ["checkpoint=2013", "source=2014", "reference=2015", "decoding=greedy"]

@@ -14,7 +14,7 @@ from transformer.__main__ import main
 from transformer.checkpoint.checkpoint import PORTABLE, write_payload
 from transformer.data.tokenization.tags import Tags
 from transformer.decoding.search.shortlist import Shortlist
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator
 from transformer.interchange import export_formats
 from transformer.settings.data import DataConfig
 from transformer.settings.decoding import SearchConfig

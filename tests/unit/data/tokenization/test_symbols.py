@@ -15,7 +15,7 @@ from transformer.common.errors import InputError
 from transformer.data.tokenization.tags import SENTENCE_END, SourceTags, TaggedText, Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.constraints.request import Constraints
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator
 from transformer.settings.tokenizer import UNK
 
 PAIRS = [("walk\tV;PST", "w A k t"), ("we\u2581 go\tV;NFIN", "w i  g oU"), ("wa\tV;PST", "w A")]

@@ -17,12 +17,15 @@ from tests.helpers.decoding.translators import PAIRS, tiny_translator
 from transformer.common.errors import InputError
 from transformer.data.text.phrases import occurs
 from transformer.decoding.constraints.compile import CompiledConstraints, ConstrainedStep
-from transformer.decoding.constraints.dynamic_beam_allocation import allocated_search
-from transformer.decoding.constraints.phrase_progress import Cut, MustPhrases
+from transformer.decoding.constraints.dynamic_beam_allocation import (
+    Cut,
+    MustPhrases,
+    allocated_search,
+)
+from transformer.decoding.constraints.phrase_automaton import spell
 from transformer.decoding.constraints.request import Constraints
-from transformer.decoding.constraints.vocabulary_spelling import spell
 from transformer.decoding.search.beam import beam_search
-from transformer.decoding.search.interface import Hypothesis
+from transformer.decoding.search.search import Hypothesis
 
 VOCABULARY = tiny_vocabulary()
 CUTS: dict[str, Cut] = {

@@ -25,12 +25,16 @@ from transformer.data.text.phrases import occurs
 from transformer.decoding.batched_search import SEARCHES
 from transformer.decoding.constraints import phrase_automaton
 from transformer.decoding.constraints.compile import CompiledConstraints, ConstrainedStep
-from transformer.decoding.constraints.phrase_automaton import PhraseAutomaton
+from transformer.decoding.constraints.phrase_automaton import (
+    PhraseAutomaton,
+    Spelling,
+    Vocabulary,
+    spell,
+)
 from transformer.decoding.constraints.request import Constraints
-from transformer.decoding.constraints.vocabulary_spelling import Spelling, Vocabulary, spell
 from transformer.decoding.search.beam import beam_search
 from transformer.decoding.search.sampling import sample_search
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator
 from transformer.settings.tokenizer import EOS
 
 

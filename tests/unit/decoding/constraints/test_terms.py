@@ -15,8 +15,8 @@ from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.constraints.request import Constraints, Request
 from transformer.decoding.constraints.terms import Glossary, LinkedWords
 from transformer.decoding.long_inputs import Segment
-from transformer.decoding.search.interface import Hypothesis
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.search.search import Hypothesis
+from transformer.decoding.translator import Translator
 from transformer.settings.decoding import SearchConfig
 from transformer.settings.tokenizer import TokenizerConfig
 
@@ -41,12 +41,12 @@ LINKED = LinkedWords(
 def test_own_words_are_those_linked_to_the_term(
     term: tuple[str, str], own: tuple[str, ...]
 ) -> None:
-    assert LINKED.own([term]) == own
+    assert LINKED.model_words([term]) == own
 
 
 def test_a_word_that_occurs_elsewhere_stays_allowed() -> None:
     twice = LinkedWords(["bank", "bench"], ["Bank", "Bank"], frozenset({(0, 0), (1, 1)}))
-    assert twice.own([("bank", "Geldhaus")]) == ()
+    assert twice.model_words([("bank", "Geldhaus")]) == ()
 
 
 def test_of_terms_within_each_other_the_longer_one_holds() -> None:

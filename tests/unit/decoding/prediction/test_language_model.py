@@ -8,7 +8,7 @@ import torch
 from tests.helpers.decoding.translators import tiny_tokenizer
 from tests.helpers.model.models import tiny_config
 from transformer.common.errors import InputError
-from transformer.decoding.prediction.language_model import LanguageModel, perplexity
+from transformer.decoding.prediction import LanguageModel, perplexity
 from transformer.model.single_stack import SingleStack, build_single_stack
 from transformer.settings.tokenizer import BOS, EOS
 

@@ -6,7 +6,7 @@ import torch
 from tests.helpers.decoding.translators import tiny_tokenizer
 from tests.helpers.model.models import tiny_config
 from transformer.data.text.conllu import UPOS
-from transformer.decoding.prediction.tagger import Tagger
+from transformer.decoding.prediction import Tagger
 from transformer.model.single_stack import build_single_stack
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from tests.helpers.decoding.steps import RecurrentStep, search_config
 from transformer.decoding.search import beam
 from transformer.decoding.search.beam import BLOCK, beam_search, largest
-from transformer.decoding.search.interface import Hypothesis
+from transformer.decoding.search.search import Hypothesis
 from transformer.settings.decoding import SearchConfig, length_penalty
 from transformer.settings.tokenizer import BOS, EOS, PAD
 

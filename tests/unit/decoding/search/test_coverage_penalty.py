@@ -8,9 +8,8 @@ import torch
 from tests.helpers.decoding.steps import search_config
 from tests.helpers.model.models import tiny_transformer
 from transformer.decoding.alignment import aligning_attention
-from transformer.decoding.batched_search import search_batch
-from transformer.decoding.search.coverage_penalty import coverage_penalty, rank_by_coverage
-from transformer.decoding.search.interface import Hypothesis
+from transformer.decoding.batched_search import coverage_penalty, rank_by_coverage, search_batch
+from transformer.decoding.search.search import Hypothesis
 
 SOURCES = [[5, 6, 7, 8], [9, 10]]
 

@@ -10,7 +10,7 @@ from tests.helpers.decoding.steps import RecurrentStep, search_config
 from tests.unit.decoding.search.test_beam import TableStep
 from transformer.decoding.search.beam import beam_search
 from transformer.decoding.search.diverse_beam import diverse_search
-from transformer.decoding.search.interface import Hypothesis
+from transformer.decoding.search.search import Hypothesis
 
 SENTENCES = [3, 8, 21, 5]
 LIMITS = torch.tensor([4, 6, 5, 6])

@@ -10,9 +10,8 @@ from tests.helpers.model.models import tiny_transformer
 from tests.helpers.model.tolerance import assert_close
 from transformer.decoding.forced_decoding import score_subwords
 from transformer.decoding.search.beam import beam_search
-from transformer.decoding.search.ensemble import Averaging, Ensemble, build_step
 from transformer.decoding.search.greedy import greedy_search
-from transformer.decoding.search.model_step import ModelStep
+from transformer.decoding.search.model_step import Averaging, Ensemble, ModelStep, build_step
 from transformer.model.transformer import Transformer
 
 SOURCES = torch.tensor([[4, 5, 6, 7, 3], [8, 9, 3, 0, 0], [10, 11, 12, 3, 0]])

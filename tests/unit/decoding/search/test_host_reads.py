@@ -18,8 +18,8 @@ from transformer.decoding.batched_search import search_batch
 from transformer.decoding.constraints.compile import ConstraintCompiler
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.search import search as search_module
-from transformer.decoding.search.ensemble import Ensemble, Model, build_step
-from transformer.decoding.search.interface import Hypothesis, StepFunction
+from transformer.decoding.search.model_step import Ensemble, Model, build_step
+from transformer.decoding.search.search import Hypothesis, StepFunction
 
 READS = {
     "aten::_local_scalar_dense",
@@ -165,7 +165,7 @@ def test_late_reads_change_no_translation(
     expected = usual(kind, form)
     monkeypatch.setattr(search_module, "reads_late", lambda device: True)
     steps, ahead = 0, list[int]()
-    begin, read = search_module.outcomes, search_module.Outcomes.read
+    begin, read = search_module.outcome_numbers, search_module.Outcomes.read
 
     def counted(*args: Any) -> Tensor:
         nonlocal steps
@@ -176,7 +176,7 @@ def test_late_reads_change_no_translation(
         ahead.append(steps - len(ahead))
         return read(after)
 
-    monkeypatch.setattr(search_module, "outcomes", counted)
+    monkeypatch.setattr(search_module, "outcome_numbers", counted)
     monkeypatch.setattr(search_module.Outcomes, "read", noted)
     assert_alike(searched(kind), expected)
     # Prefixes and banned phrases need numbers of the step before.

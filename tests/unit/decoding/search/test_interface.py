@@ -9,8 +9,8 @@ import torch
 from tests.helpers.decoding.steps import RecurrentStep, search_config
 from transformer.common.errors import InputError
 from transformer.decoding.batched_search import SEARCHES
-from transformer.decoding.search.interface import BanningStep, LookingAhead, constrain
 from transformer.decoding.search.sampling import sample_search
+from transformer.decoding.search.search import BanningStep, LookingAhead, constrain
 from transformer.settings.tokenizer import BOS, EOS, PAD
 
 

@@ -15,7 +15,7 @@ from tests.helpers.model.models import tiny_config
 from tests.helpers.runs.processes import exit_code
 from tests.helpers.suite.fork_server import FORKS
 from transformer.decoding.batched_search import search_batch
-from transformer.decoding.search.ensemble import Ensemble
+from transformer.decoding.search.model_step import Ensemble
 from transformer.model.build import build_transformer
 from transformer.model.transformer import Transformer
 

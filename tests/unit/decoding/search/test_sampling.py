@@ -8,8 +8,8 @@ import torch
 
 from tests.helpers.decoding.steps import RecurrentStep, search_config
 from transformer.decoding.search import sampling
-from transformer.decoding.search.interface import Hypothesis
 from transformer.decoding.search.sampling import sample_search, truncated
+from transformer.decoding.search.search import Hypothesis
 from transformer.settings.tokenizer import EOS
 
 DRAWS = 4000

@@ -17,9 +17,9 @@ from transformer.data.text.lexical_translation import NULL, ibm_model_1
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.constraints.request import Constraints
-from transformer.decoding.search.ensemble import Ensemble
+from transformer.decoding.search.model_step import Ensemble
 from transformer.decoding.search.shortlist import Shortlist, with_shortlist_of
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import Translator
 from transformer.model.layers.linear import Linear
 from transformer.model.layers.quantization import Int8Linear, with_outputs
 from transformer.settings.run import RunConfig

@@ -15,11 +15,10 @@ from transformer.data.text.word_alignment import NO_WORD, Links
 from transformer.data.tokenization.tags import SENTENCE_END, SourceTags, TaggedText, Tags, is_tag
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.constraints.request import Constraints, Request
+from transformer.decoding.document_translator import DocumentTranslator, in_documents
 from transformer.decoding.long_inputs import Segment
-from transformer.decoding.search.interface import Hypothesis
-from transformer.decoding.translation.document_translator import DocumentTranslator, in_documents
-from transformer.decoding.translation.result import length_counts
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.search.search import Hypothesis
+from transformer.decoding.translator import Translator, length_counts
 
 TEXTS = ["a dog .", "two cats .", "a child .", "", "the dog sees a cat .", "  ", "a dog ."]
 

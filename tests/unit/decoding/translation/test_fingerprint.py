@@ -5,7 +5,7 @@ import torch
 
 from tests.helpers.decoding.translators import tiny_translator
 from transformer.data.tokenization.tags import SourceTags, Tags
-from transformer.decoding.translation.fingerprint import compute_fingerprint
+from transformer.decoding.fingerprint import compute_fingerprint
 from transformer.model.head_masks import HeadName, switch_off
 from transformer.model.layers.quantization import in_precision
 from transformer.settings.model import Precision

@@ -7,7 +7,7 @@ import pytest
 from tests.helpers.decoding.translators import PAIRS, tiny_translator
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tags import SourceTags, parse_tags, with_tags
-from transformer.decoding.line_windows import without_end
+from transformer.decoding.batching import without_end
 
 TEXTS = [source for source, _ in PAIRS] + ["", "dog", "a cat reads the book . the child sleeps ."]
 

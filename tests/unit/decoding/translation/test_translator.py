@@ -19,8 +19,7 @@ from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.forced_decoding import attention_maps
 from transformer.decoding.long_inputs import Segment, warn_about_length_limit
 from transformer.decoding.search.model_step import ModelStep
-from transformer.decoding.translation.result import BLANK, length_counts
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import BLANK, Translator, length_counts
 from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.transformer import Transformer
 
@@ -68,7 +67,7 @@ def test_a_batch_keeps_the_budget_and_uses_it(monkeypatch: pytest.MonkeyPatch) -
             sizes.append((len(source), source.numel() * beam))
             super().__init__(model, source, beam, *more)
 
-    monkeypatch.setattr("transformer.decoding.search.ensemble.ModelStep", RecordingStep)
+    monkeypatch.setattr("transformer.decoding.search.model_step.ModelStep", RecordingStep)
     tiny_translator(100, beam_size=2, max_length_offset=1).translate(TEXTS * 6)
     assert sum(rows for rows, _ in sizes) == 36  # the blank ones are not there
     assert all(tokens <= 100 for _, tokens in sizes)

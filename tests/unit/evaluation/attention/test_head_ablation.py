@@ -9,7 +9,7 @@ import torch
 from tests.helpers.model.models import tiny_transformer
 from transformer.data.batching.batch import collate
 from transformer.decoding.forced_decoding import score_targets
-from transformer.evaluation.attention.head_ablation import ForcedLoss, ablate
+from transformer.evaluation.head_ablation import ForcedLoss, ablate
 from transformer.model.head_masks import (
     HeadName,
     attention_heads,

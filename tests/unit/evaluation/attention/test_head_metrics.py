@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from transformer.evaluation.attention.head_metrics import (
+from transformer.evaluation.attention_heads import (
     HeadCharacter,
     best_heads,
     describe,

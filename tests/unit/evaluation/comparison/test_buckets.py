@@ -3,7 +3,7 @@
 import pytest
 from sacrebleu.metrics import BLEU
 
-from transformer.evaluation.comparison.buckets import (
+from transformer.evaluation.comparison import (
     WordMatch,
     bucket_labels,
     scores_by_length,

@@ -9,7 +9,7 @@ import pytest
 
 from tests.helpers.decoding.metrics import RAW
 from transformer.common.errors import InputError
-from transformer.evaluation.comparison.compare import (
+from transformer.evaluation.comparison import (
     ComparedText,
     Comparison,
     System,
@@ -17,7 +17,7 @@ from transformer.evaluation.comparison.compare import (
     compare_systems,
 )
 from transformer.reports.comparison import format_comparison, print_comparison, save_comparison
-from transformer.settings.compare import ComparisonKeys
+from transformer.settings.evaluation import ComparisonKeys
 
 REFERENCES = ["ein Hund | schläft [heute]", "zwei Katzen laufen `schnell`", "drei <Vögel> singen"]
 TEXT = ComparedText(

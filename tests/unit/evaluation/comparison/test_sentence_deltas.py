@@ -3,7 +3,7 @@
 from sacrebleu.metrics import BLEU, CHRF
 
 from tests.helpers.decoding.metrics import RAW
-from transformer.evaluation.comparison.sentence_deltas import Movement, SentenceScores, movement
+from transformer.evaluation.comparison import Movement, SentenceScores, movement
 
 REFERENCES = ["ein Hund schläft heute", "zwei Katzen", "drei Vögel singen", "vier Häuser", "fünf"]
 BASE = ["ein", "zwei Katzen", "drei Vögel singen", "vier Häuser", "nichts"]

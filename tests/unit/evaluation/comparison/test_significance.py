@@ -13,8 +13,8 @@ from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
 
 from transformer.common.errors import InputError
-from transformer.evaluation.comparison.significance import TestedScore, paired_tests
-from transformer.settings.compare import Resampling
+from transformer.evaluation.significance import TestedScore, paired_tests
+from transformer.settings.evaluation import Resampling
 
 REFERENCES = [
     f"the {animal} {verb} over the {index} at {hour}"

@@ -10,7 +10,7 @@ import torch
 from tests.helpers.decoding.translators import tiny_translator
 from transformer.common.errors import InputError
 from transformer.decoding.constraints.request import Constraints
-from transformer.decoding.translation.result import Translation
+from transformer.decoding.translator import Translation
 from transformer.quality.failures.flagging import SAMPLES, Flagging
 from transformer.quality.failures.flags import Detector, Output
 from transformer.quality.failures.thresholds import Thresholds

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from transformer.common.errors import InputError
-from transformer.decoding.translation.result import BLANK, Candidate, Translation
+from transformer.decoding.translator import BLANK, Candidate, Translation
 from transformer.quality.failures.flags import Detector, Output
 from transformer.quality.failures.monitor import as_output, find_failures
 from transformer.quality.failures.thresholds import FILE, Thresholds, lowest_usual

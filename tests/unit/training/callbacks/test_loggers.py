@@ -13,7 +13,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from tests.helpers.training.fakes import fake_module, fake_trainer
-from transformer.settings.logger import LoggerConfig
+from transformer.settings.training import LoggerConfig
 from transformer.training.callbacks import loggers as loggers_module
 from transformer.training.callbacks.loggers import (
     ContinuedCSVLogger,

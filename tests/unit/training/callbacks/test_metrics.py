@@ -15,8 +15,7 @@ from tests.helpers.training.updates import any_tokenizer
 from transformer.data.batching.batch import collate
 from transformer.data.batching.loader import Update
 from transformer.data.corpora.evaluation_text import Texts
-from transformer.decoding.translation.result import BLANK, Candidate, Translation
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translator import BLANK, Candidate, Translation, Translator
 from transformer.evaluation.metrics import score
 from transformer.quality.failures.flags import Output
 from transformer.settings.metrics import MetricsConfig

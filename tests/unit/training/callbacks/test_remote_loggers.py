@@ -9,7 +9,7 @@ import pytest
 from tests.helpers.training.fakes import fake_module, fake_trainer
 from transformer.common import errors
 from transformer.common.errors import InputError
-from transformer.settings.logger import LoggerConfig, WandbConfig
+from transformer.settings.training import LoggerConfig, WandbConfig
 from transformer.training.callbacks.loggers import ContinuedCSVLogger
 from transformer.training.callbacks.remote_loggers import (
     ContinuedRecords,

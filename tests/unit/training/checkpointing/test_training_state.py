@@ -10,8 +10,7 @@ import torch
 from tests.helpers.model.models import tiny_payload, tiny_transformer
 from transformer.checkpoint.checkpoint import write_payload
 from transformer.common.errors import InputError
-from transformer.settings.optimizer import OptimizerConfig
-from transformer.settings.schedule import ScheduleConfig
+from transformer.settings.training import OptimizerConfig, ScheduleConfig
 from transformer.training.checkpointing.training_state import (
     check_saved_state,
     find_resumable,

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from tests.helpers.model.tolerance import assert_close
 from tests.helpers.training.losses import loss_config
-from transformer.settings.loss import LossConfig
+from transformer.settings.training import LossConfig
 from transformer.training.losses.cross_entropy import cross_entropy
 from transformer.training.losses.r_drop import plain_r_drop_loss, r_drop_loss
 

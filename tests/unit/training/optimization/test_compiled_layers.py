@@ -12,7 +12,7 @@ from transformer.runs import train
 from transformer.settings.data import DataConfig
 from transformer.settings.model import ModelConfig
 from transformer.settings.run import RunConfig
-from transformer.settings.trainer import TrainerConfig
+from transformer.settings.training import TrainerConfig
 from transformer.training.optimization import compile_choice, compiled_layers
 
 CHECK = compiled_layers.check_compiler

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from tests.helpers.model.models import tiny_transformer
-from transformer.settings.optimizer import OptimizerConfig
+from transformer.settings.training import OptimizerConfig
 from transformer.training.optimization.optimizer import build_optimizer
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from transformer.settings.schedule import ScheduleConfig
+from transformer.settings.training import ScheduleConfig
 from transformer.training.optimization.schedule import build_schedule, schedule_factor
 
 

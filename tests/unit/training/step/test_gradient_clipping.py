@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.helpers.model.tolerance import assert_close
-from transformer.settings.optimizer import OptimizerConfig
+from transformer.settings.training import OptimizerConfig
 from transformer.training.optimization.optimizer import build_optimizer
 from transformer.training.step.gradient_clipping import clip_mean_gradient, mean_gradient_scale
 

@@ -26,8 +26,8 @@ def auto(
     query: QueryHeads, key: KeyHeads, value: KeyHeads, context: AttentionContext, dropout: float
 ) -> QueryHeads:
     """``flex`` for a sparse pattern over a long sequence if torch can compute it, else ``sdpa``."""
-    group, width = query.size(1) // key.size(1), query.size(-1)
-    if context.dense is None and _skips_blocks(context, dropout, group, width):
+    group = query.size(1) // key.size(1)
+    if context.dense is None and _skips_blocks(context, dropout, group, query.size(-1)):
         return flex(query, key, value, context, dropout)
     return Sdpa()(query, key, value, context, dropout)
 
@@ -42,8 +42,9 @@ def flex(
         from transformer.model.attention.kernels.block_sparse import attend_blocks
 
         return attend_blocks(query, key, value, context, dropout)
-    if reason := _flex_cannot(query.size(1) // key.size(1), query.size(-1)):
-        raise InputError(f"model.attention=flex cannot compute {reason}; choose sdpa")
+    unsupported = _flex_cannot(query.size(1) // key.size(1), query.size(-1))
+    if unsupported is not None:
+        raise InputError(f"model.attention=flex cannot compute {unsupported}; choose sdpa")
     return attend_flex(query, key, value, context, compiled_flex_attention())
 
 
@@ -103,7 +104,8 @@ def attend_flex(
     attention: Callable[..., Any],
 ) -> QueryHeads:
     """Compute ``attend`` under an attention bias by ``attention``, compiled or plain."""
-    bias, first = context.bias, key.size(2) - query.size(2)
+    bias = context.bias
+    first = key.size(2) - query.size(2)
     # The result of a query that may attend to nothing is zero here, too.
     return attention(
         query,
@@ -123,8 +125,9 @@ def compiled_flex_attention() -> Callable[..., Any]:
 
 def _block_mask(context: AttentionContext) -> BlockMask:
     assert context.queries is not None and context.keys is not None
-    queries, keys, mask = len(context.queries), len(context.keys), context.mask
-    batch, heads = (None, None) if mask is None else mask.shape[:2]
+    queries = len(context.queries)
+    keys = len(context.keys)
+    mask = context.mask
 
     def sees(item: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         seen = context.sees(query + (keys - queries), key)
@@ -135,6 +138,9 @@ def _block_mask(context: AttentionContext) -> BlockMask:
     # torch counts the arguments of a function, which a wrapper that checks shapes would hide.
     return create_block_mask(
         lambda b, h, q, k: sees(b, h, q, k),
-        *(batch, heads, queries, keys),
+        None if mask is None else mask.size(0),
+        None if mask is None else mask.size(1),
+        queries,
+        keys,
         device=context.keys.device,
     )

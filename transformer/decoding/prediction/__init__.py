@@ -1,1 +1,0 @@
-"""Tags of a tagger, probabilities of a language model."""

@@ -1,1 +1,0 @@
-"""What the attention heads do, and what each is worth."""

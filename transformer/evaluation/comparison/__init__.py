@@ -1,1 +1,0 @@
-"""Whether a system is better than another, and where."""
