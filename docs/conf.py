@@ -31,8 +31,8 @@ html_title = project
 CONTENTS = {
     "Begin": "first_model training configuration commands other_toolkits glossary",
     "Text": "data tokenizers tasks scale doctor",
-    "Model": "attention attention_views",
-    "Training": "recipes processes gpu reliability",
+    "Model": "attention training_step attention_views",
+    "Training": "recipes processes gpu reliability checkpoint",
     "Translating": "decoding comparing failures robustness",
     "Using": "serving interchange python api",
     "Measured": "results performance history",

@@ -16,8 +16,7 @@ from omegaconf import OmegaConf
 from tests.helpers.decoding.steps import RecurrentStep, search_config
 from tests.helpers.decoding.translators import tiny_translator
 from transformer.__main__ import VERBS, main
-from transformer.checkpoint.checkpoint import PORTABLE, require_translation
-from transformer.checkpoint.validation import Portable
+from transformer.checkpoint.checkpoint import PORTABLE, Portable, require_translation
 from transformer.cli.config import arguments
 from transformer.cli.config.arguments import config_folder
 from transformer.cli.config.compose import compose_config

@@ -8,10 +8,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from transformer.checkpoint.checkpoint import Checkpoint
+from transformer.checkpoint.checkpoint import Checkpoint, validate_size
 from transformer.checkpoint.exported import read_settings
-from transformer.checkpoint.locate import ENGINE_WEIGHTS as WEIGHTS
-from transformer.checkpoint.validation import validate_size
+from transformer.checkpoint.run_directory import ENGINE_WEIGHTS as WEIGHTS
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.search.shortlist import Shortlist

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from transformer.checkpoint.locate import run_folder
+from transformer.checkpoint.run_directory import run_folder
 from transformer.checkpoint.trust import require_trust
 from transformer.common.errors import InputError, require_package
 from transformer.common.files import given_path, written_whole

@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from transformer.checkpoint.checkpoint import PORTABLE, WEIGHTS_PREFIX
+from transformer.checkpoint.checkpoint import PORTABLE, WEIGHTS_PREFIX, Portable, all_finite
 from transformer.checkpoint.exported import read_safetensors
-from transformer.checkpoint.validation import Portable, all_finite
 from transformer.common.errors import InputError, raise_objections, readable
 from transformer.common.schema import typed, typed_value
 from transformer.data.tokenization.tokenizer import Tokenizer

@@ -4,7 +4,7 @@ import logging
 from pathlib import Path
 
 from transformer.checkpoint.checkpoint import portable_part, write_payload
-from transformer.checkpoint.config_file import write_config
+from transformer.checkpoint.run_directory import write_config
 from transformer.common.cache import locked
 from transformer.common.errors import InputError, errors_name, require_package
 from transformer.common.files import HUB, given_path, require_new, written_whole

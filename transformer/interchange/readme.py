@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from transformer.checkpoint.locate import TUNED, find_checkpoint, is_exported, run_folder
+from transformer.checkpoint.run_directory import TUNED, find_checkpoint, is_exported, run_folder
 from transformer.common.files import read_json
 from transformer.common.hub import cached_model
 from transformer.common.language_names import language_name

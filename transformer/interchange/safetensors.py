@@ -5,9 +5,9 @@ from typing import Any
 
 import torch
 
+from transformer.checkpoint.checkpoint import Portable
 from transformer.checkpoint.exported import SCALE, SETTINGS, SIDES, read_safetensors
-from transformer.checkpoint.locate import SAFETENSORS as WEIGHTS
-from transformer.checkpoint.validation import Portable
+from transformer.checkpoint.run_directory import SAFETENSORS as WEIGHTS
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.interchange.files import write_json
 from transformer.interchange.format_limits import check_heads

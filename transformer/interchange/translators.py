@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from transformer.checkpoint import locate
+from transformer.checkpoint import run_directory
 from transformer.checkpoint.checkpoint import Checkpoint, Loaded
 from transformer.checkpoint.exported import load_model
 from transformer.common.errors import InputError, MissingFile, require_package
@@ -118,7 +118,7 @@ def load_checkpoints(paths: Sequence[Path], *, trusted: bool = False) -> list[Ch
 
 
 def _checkpoint(path: Path, *, trusted: bool) -> Checkpoint:
-    if locate.is_ctranslate2(path):
+    if run_directory.is_ctranslate2(path):
         from transformer.interchange.ctranslate2 import read_ctranslate2
 
         return read_ctranslate2(path)
@@ -136,8 +136,8 @@ def _model(
     names = [config.heads_off] if isinstance(config.heads_off, str) else config.heads_off or ()
     models = []
     for checkpoint in checkpoints:
-        if locate.is_ctranslate2(checkpoint.path) and device.type != "meta":
-            raise InputError(f"{checkpoint.path} {locate.ENGINE_EXPORT}")
+        if run_directory.is_ctranslate2(checkpoint.path) and device.type != "meta":
+            raise InputError(f"{checkpoint.path} {run_directory.ENGINE_EXPORT}")
         model = checkpoint.model
         switch_off(model, parse_heads(model, names))
         model = model.float() if as_stored else in_precision(model, precision, device)
@@ -179,7 +179,7 @@ def _with_export(
     require_package("ctranslate2", "engine=ctranslate2", "export")
     folder = _export_folder(config, paths[0])
     device = own = find_device(config.device)
-    if locate.is_ctranslate2(paths[0]):
+    if run_directory.is_ctranslate2(paths[0]):
         if config.heads_off:
             raise InputError(f"heads_off= {needs_run(paths[0])}")
         own = torch.device("meta")  # CTranslate2 alone has the weights of an export
@@ -196,13 +196,15 @@ def needs_run(export: Path) -> str:
 def _export_folder(config: TranslatorConfig, checkpoint: Path) -> Path:
     """The folder that the user names, else the checkpoint if it is one, else that of the run."""
     folder = config.engine_folder or checkpoint
-    if locate.is_ctranslate2(folder):
+    if run_directory.is_ctranslate2(folder):
         return folder
     if config.engine_folder is None:
         if not checkpoint.exists():
-            locate.find_checkpoint(checkpoint)  # which raises, and says what was meant
-        folder = locate.run_folder(folder) / "export"
-    found = sorted(file.parent for file in folder.glob(f"ctranslate2*/{locate.ENGINE_WEIGHTS}"))
+            run_directory.find_checkpoint(checkpoint)  # which raises, and says what was meant
+        folder = run_directory.run_folder(folder) / "export"
+    found = sorted(
+        file.parent for file in folder.glob(f"ctranslate2*/{run_directory.ENGINE_WEIGHTS}")
+    )
     if len(found) == 1:
         return found[0]
     advice = f"make one: transformer export checkpoint={checkpoint} format=ctranslate2"
@@ -219,7 +221,7 @@ def _automatic_export(
     """The verified export of the checkpoint, made if it is missing; InputError says why not."""
     require_package("ctranslate2", "CTranslate2", "export")
     search, model = translator.search, translator.ensemble
-    if not isinstance(model, Transformer) or locate.is_exported(paths[0]):
+    if not isinstance(model, Transformer) or run_directory.is_exported(paths[0]):
         raise InputError("CTranslate2 is for one checkpoint of a run")
     if translator.device.type != "cpu" or config.precision not in (None, "float32"):
         raise InputError("CTranslate2 is for float32 on a CPU; export has quantization=int8")
@@ -232,7 +234,7 @@ def _automatic_export(
     from transformer.interchange.ctranslate2_engine import check_search
 
     check_search(search, translator.tokenizer)
-    run = locate.run_folder(paths[0])
+    run = run_directory.run_folder(paths[0])
     name = f"auto-{compute_fingerprint(model, translator.tokenizer)[:12]}"
     if (run / FILE).is_file():  # the export has it
         name += f"-{file_digest(run / FILE).hex()[:12]}"

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from transformer.checkpoint.exported import read_safetensors
-from transformer.checkpoint.locate import SAFETENSORS
+from transformer.checkpoint.run_directory import SAFETENSORS
 from transformer.common.errors import InputError
 from transformer.data.text.parallel import Referenced
 from transformer.decoding.batched_search import max_subwords

@@ -6,7 +6,7 @@ import torch
 from tests.helpers.decoding.translators import PAIRS, tiny_translator
 from tests.helpers.model.models import tiny_config, tiny_transformer
 from tests.helpers.model.tolerance import assert_close
-from transformer.checkpoint.validation import validate_size
+from transformer.checkpoint.checkpoint import validate_size
 from transformer.common.errors import InputError
 from transformer.decoding.forced_decoding import attention_maps
 from transformer.interchange.format_limits import CTRANSLATE2, check_expressible
