@@ -6,50 +6,63 @@ import tarfile
 from importlib.resources import as_file, files
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 from transformer.common.errors import InputError
 from transformer.common.files import written_whole
 from transformer.common.language_names import language_name
 from transformer.decoding.translator import Translator
 from transformer.interchange.files import write_json
-from transformer.interchange.onnx.folder import write_onnx
-from transformer.interchange.onnx.graphs import DECODER, ENCODER
+from transformer.interchange.onnx import DECODER, ENCODER, write_onnx
 from transformer.settings.data import DataConfig
 
 logger = logging.getLogger(__name__)
 
-MODEL, RUNTIME = "model", "runtime"
-"""Folders of the export: that of ``format=onnx``, and the files of onnxruntime-web."""
+MODEL = "model"
+"""Folder of the export of ``format=onnx``."""
 
-_SCRIPT, _BINARY = "ort.wasm.bundle.min.mjs", "ort-wasm-simd-threaded.wasm"
+RUNTIME = "runtime"
+"""Folder of the files of onnxruntime-web."""
+
+_SCRIPT = "ort.wasm.bundle.min.mjs"
+_BINARY = "ort-wasm-simd-threaded.wasm"
 
 _VERSION = "1.30.0"
-_ARCHIVE = f"https://registry.npmjs.org/onnxruntime-web/-/onnxruntime-web-{_VERSION}.tgz"
-_SHA512 = (
+
+
+class Archive(NamedTuple):
+    """A package of npm; its digest is SHA-512 in hexadecimal digits."""
+
+    url: str
+    digest: str
+
+
+ONNXRUNTIME_WEB = Archive(
+    f"https://registry.npmjs.org/onnxruntime-web/-/onnxruntime-web-{_VERSION}.tgz",
     "ab4cbe26baedba45d2cec05610c71c55fa97db92d19a8b171c5f8269126683ca"
-    "590a5cdc57bb2f35ce2b298de32f4d956fb42644c0ecd528a0a91e025c07ca61"
+    "590a5cdc57bb2f35ce2b298de32f4d956fb42644c0ecd528a0a91e025c07ca61",
 )
 
 
-def find_runtime(folder: Path | None, cache: Path) -> Path:
+def find_runtime(folder: Path | None, cache: Path, archive: Archive = ONNXRUNTIME_WEB) -> Path:
     """The folder of the files of onnxruntime-web; InputError if the package lacks one.
 
     Without a folder of the package it is ``node_modules/onnxruntime-web`` or, where that is not
     there, a fixed version in the cache, downloaded from npm once.
     """
-    given = (folder or Path("node_modules/onnxruntime-web")) / "dist"
-    missing = [name for name in (_SCRIPT, _BINARY) if not (given / name).is_file()]
+    runtime = (folder or Path("node_modules/onnxruntime-web")) / "dist"
+    missing = [name for name in (_SCRIPT, _BINARY) if not (runtime / name).is_file()]
     if not missing:
-        return given
+        return runtime
     if folder is None:
-        return _fetch_runtime(cache / f"onnxruntime-web-{_VERSION}")
+        return _fetch_runtime(cache / f"onnxruntime-web-{_VERSION}", archive)
     raise InputError(
-        f"{given / missing[0]} does not exist, which format=web copies; npm install "
+        f"{runtime / missing[0]} does not exist, which format=web copies; npm install "
         "onnxruntime-web, and set onnxruntime_web=FOLDER/node_modules/onnxruntime-web"
     )
 
 
-def _fetch_runtime(folder: Path) -> Path:
+def _fetch_runtime(folder: Path, archive: Archive) -> Path:
     """Download the archive, check its digest, and take the two files out of it."""
     if all((folder / name).is_file() for name in (_SCRIPT, _BINARY)):
         return folder
@@ -57,21 +70,21 @@ def _fetch_runtime(folder: Path) -> Path:
 
     level = pooch.get_logger().level
     pooch.get_logger().setLevel(logging.WARNING)
-    logger.info("fetching %s", _ARCHIVE)
+    logger.info("fetching %s", archive.url)
     try:
         with TemporaryDirectory() as part:
-            archive = pooch.retrieve(_ARCHIVE, f"sha512:{_SHA512}", "archive.tgz", part)
+            file = pooch.retrieve(archive.url, f"sha512:{archive.digest}", "archive.tgz", part)
             folder.mkdir(parents=True, exist_ok=True)
-            with tarfile.open(archive) as packed:
+            with tarfile.open(file) as packed:
                 for name in (_SCRIPT, _BINARY):
                     content = packed.extractfile(f"package/dist/{name}")
-                    with written_whole(folder / name) as file:
-                        file.write_bytes(content.read() if content else b"")
+                    with written_whole(folder / name) as target:
+                        target.write_bytes(content.read() if content else b"")
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(
-            f"cannot fetch {_ARCHIVE} ({reason}); npm install onnxruntime-web elsewhere, and set "
-            "onnxruntime_web=FOLDER/node_modules/onnxruntime-web"
+            f"cannot fetch {archive.url} ({reason}); npm install onnxruntime-web elsewhere, and "
+            "set onnxruntime_web=FOLDER/node_modules/onnxruntime-web"
         ) from error
     finally:
         pooch.get_logger().setLevel(level)
@@ -89,12 +102,14 @@ def write_web(
         shutil.copyfile(runtime / name, folder / RUNTIME / name)
     (folder / MODEL).mkdir()
     write_onnx(translator, folder / MODEL, quantization)
-    encoder, decoder = (next((folder / MODEL).glob(f"onnx/{one}*")) for one in (ENCODER, DECODER))
+    encoder = next((folder / MODEL).glob(f"onnx/{ENCODER}*"))
+    decoder = next((folder / MODEL).glob(f"onnx/{DECODER}*"))
     texts = [*(folder / MODEL).rglob("tokenizer.json"), folder / MODEL / "config.json"]
-    sides = {"source": data.source, "target": data.target}
     settings = {
-        **sides,
-        **{f"{side}_name": language_name(code) for side, code in sides.items()},
+        "source": data.source,
+        "target": data.target,
+        "source_name": language_name(data.source),
+        "target_name": language_name(data.target),
         "runtime": f"{RUNTIME}/{_BINARY}",
         "encoder": str(encoder.relative_to(folder)),
         "decoder": str(decoder.relative_to(folder)),

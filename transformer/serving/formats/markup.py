@@ -1,18 +1,134 @@
 """Cuts HTML or XML into blocks, such as paragraphs, and writes their translations.
 
+``tokenize`` cuts any string into tags, text and the rest of HTML or XML, in linear time and without
+loss: ``html.parser`` of common Python releases needs quadratic time for hostile input. Source:
+https://html.spec.whatwg.org/multipage/parsing.html#tokenization, without escaped scripts.
+
 A block is a text whose marks are tags. A tag ends a block if its partner is not in the same block,
 or if it is around other blocks. So every tag is written once and nests as in the source.
 Attributes, such as ``title``, are not translated.
 """
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from html import escape
+from html import escape, unescape
+from typing import Literal, NamedTuple
 
-from transformer.serving.formats.spans import Mark, MarkedText, Span, write_tagged
-from transformer.serving.formats.tags import RAW, Token, tokenize
+from transformer.serving.formats.tag_projection import Mark, MarkedText, Span, write_tagged
+
+Kind = Literal["text", "open", "close", "void", "other"]
+"""``void`` is a tag that needs no end; ``other`` a comment, a declaration or a raw text."""
+
+_VOID = {
+    "area",
+    "base",
+    "br",
+    "col",
+    "embed",
+    "hr",
+    "img",
+    "input",
+    "link",
+    "meta",
+    "param",
+    "source",
+    "track",
+    "wbr",
+}
+RAW = frozenset({"script", "style", "textarea", "iframe", "noembed", "noframes", "xmp"})
+"""Elements without tags inside; so is ``title``, but its text is translated."""
+
+_NAME = re.compile(r"</?([^\W\d_][^\s/>]*)")
+_XML_NAME = re.compile(r"</?([^\W\d][^\s/>]*)")
+# Possessive: it tries no character twice.
+_TAG_END = re.compile(r"""(?>[^>=]+|=\s*+"[^"]*"|=\s*+'[^']*'|=)*+>""")
+# Without an end, it goes to the end of the source.
+_OTHER = r"<!\[CDATA\[.*?(?:\]\]>|\Z)|<[!?].*?(?:>|\Z)"
+_HTML_OTHER = re.compile(
+    rf"<!--(?:-?>|.*?(?:--!?>|\Z))|{_OTHER}|</(?=[\W\d_]).*?(?:>|\Z)", re.DOTALL
+)
+_XML_OTHER = re.compile(rf"<!--.*?(?:-->|\Z)|{_OTHER}", re.DOTALL)
+_NUMBER = re.compile(r"&#0*([0-9]{1,8})[0-9]*")
+_ATTRIBUTE = re.compile(r"""([^\s/>="'<]++)(?>\s*=\s*("[^"]*"|'[^']*'|[^\s>"']*))?""")
+
+
+class Token(NamedTuple):
+    """A stretch of the source; ``name`` is that of a tag, in lower case for HTML."""
+
+    kind: Kind
+    source: str
+    name: str = ""
+
+    @property
+    def text(self) -> str:
+        if self.source.startswith("<![CDATA["):
+            return self.source[9:-3]
+        return _unescape(self.source)
+
+    @property
+    def attributes(self) -> dict[str, str]:
+        """Of a tag, by names in lower case; the first of a name counts."""
+        attributes: dict[str, str] = {}
+        for match in _ATTRIBUTE.finditer(self.source, len(self.name) + 1):
+            attributes.setdefault(match[1].lower(), _unescape((match[2] or "").strip("\"'")))
+        return attributes
+
+
+def _unescape(text: str) -> str:
+    # Python reads no number of thousands of digits; eight are enough for any character.
+    return unescape(_NUMBER.sub(r"&#\1", text))
+
+
+def tokenize(source: str, *, xml: bool = False) -> Iterator[Token]:
+    """The tokens of a source; a tag without an end is text."""
+    start = 0  # of the text that no token has yet
+    position = source.find("<")
+    while position >= 0:
+        token = _token(source, position, xml)
+        if token is None:
+            position = source.find("<", position + 1)
+            continue
+        if start < position:
+            yield Token("text", source[start:position])
+        start = position
+        if not token.source:
+            break
+        yield token
+        start += len(token.source)
+        if token.kind == "open" and not xml and (token.name in RAW or token.name == "title"):
+            # No tag but the end is in it.
+            end = re.compile(rf"</{token.name}(?=[\s/>])", re.IGNORECASE).search(source, start)
+            raw = source[start : end.start()] if end else source[start:]
+            if raw:
+                yield Token("text" if token.name == "title" else "other", raw)
+            start += len(raw)
+        position = source.find("<", start)
+    if start < len(source):
+        yield Token("text", source[start:])
+
+
+def _token(source: str, position: int, xml: bool) -> Token | None:
+    """The token that a ``<`` begins; an empty one if the rest of the source is text."""
+    other = (_XML_OTHER if xml else _HTML_OTHER).match(source, position)
+    if other is not None:
+        is_text = xml and other[0].startswith("<![CDATA[") and other[0].endswith("]]>")
+        return Token("text" if is_text else "other", other[0])
+    match = (_XML_NAME if xml else _NAME).match(source, position)
+    if match is None:
+        return None
+    end_match = _TAG_END.match(source, match.end())
+    if end_match is None:
+        return Token("text", "")
+    name = match[1] if xml else match[1].lower()
+    tag = source[position : end_match.end()]
+    if source.startswith("</", position):
+        return Token("close", tag, name)
+    void = tag.endswith("/>") if xml else name in _VOID
+    return Token("void" if void else "open", tag, name)
+
 
 KEPT = RAW | {"code", "kbd", "math", "noscript", "pre", "samp", "svg", "template", "var"}
 _BLOCKS = """
@@ -82,7 +198,8 @@ class _Pairing:
 
     def __init__(self, tokens: Sequence[Token], rules: Rules) -> None:
         self.ends: dict[int, int] = {}
-        self._tokens, self._rules = tokens, rules
+        self._tokens = tokens
+        self._rules = rules
         self._outline = _structure(tokens) if rules.outline else set()
         self._open: list[_Element] = []
         self._names: Counter[str] = Counter()
@@ -154,11 +271,15 @@ class _Pairing:
             self.ends[element.index] = index
             self.ends[index] = index
             inside = range(element.index + 1, index)
-            texts = (self._tokens[i].text for i in inside if self._tokens[i].kind == "text")
-            if token.name == "sup" and not any(map(str.isalpha, "".join(texts))):
+            text = "".join(
+                self._tokens[number].text
+                for number in inside
+                if self._tokens[number].kind == "text"
+            )
+            if token.name == "sup" and not any(map(str.isalpha, text)):
                 # A reference or an exponent is kept: otherwise it joins the word before it.
-                for each in (*inside, index):
-                    self.ends.pop(each, None)
+                for number in (*inside, index):
+                    self.ends.pop(number, None)
 
 
 def _blocks(tokens: Sequence[Token], ends: dict[int, int]) -> Iterator[str | Block]:
@@ -172,7 +293,8 @@ def _blocks(tokens: Sequence[Token], ends: dict[int, int]) -> Iterator[str | Blo
             letters = any(not span.keep and any(map(str.isalpha, span.text)) for span in spans)
             yield Block(source, tuple(spans), write) if letters else source
             yield tokens[index].source if index < len(tokens) else ""
-            first, spans = index + 1, []
+            first = index + 1
+            spans = []
         elif tokens[index].kind == "text":
             spans.append(Span(tokens[index].text, tuple(marks)))
         elif tokens[index].kind == "close":

@@ -14,13 +14,14 @@ from functools import partial
 
 from transformer.common.errors import InputError
 from transformer.serving.batch_translation import Options
-from transformer.serving.formats.blocks import Block, Rules, parse, written
-from transformer.serving.formats.documents.office import OfficeDocument
 from transformer.serving.formats.marked_text import Translate, translate_marked
-from transformer.serving.formats.spans import Mark, MarkedText, Span, write_tagged
+from transformer.serving.formats.markup import Block, Rules, parse, written
+from transformer.serving.formats.office import OfficeDocument
+from transformer.serving.formats.tag_projection import Mark, MarkedText, Span, write_tagged
 from transformer.serving.micro_batching import QueueFull
 
-_CHARACTERS, _TEXTS = 4000, 100
+_PART_CHARACTERS = 4000
+_PART_TEXTS = 100
 """Sizes of a part: enough for full batches, and short enough for other clients."""
 
 _TIMES = re.compile(r"\s*\d+:\d\d:\d\d[,.]\d+\s*-->\s*\d+:\d\d:\d\d[,.]\d+")
@@ -152,7 +153,8 @@ FORMATS: Mapping[str, Callable[[bytes, int], Document]] = {
     ".html": lambda data, _: TextFile(data, _html),
     ".htm": lambda data, _: TextFile(data, _html),
     ".srt": lambda data, _: TextFile(data, _subtitles),
-    **{one: partial(OfficeDocument, extension=one) for one in (".docx", ".odt")},
+    ".docx": partial(OfficeDocument, extension=".docx"),
+    ".odt": partial(OfficeDocument, extension=".odt"),
 }
 """Readers by extension; their number is the limit of bytes."""
 
@@ -186,7 +188,8 @@ def _parts(texts: Sequence[MarkedText]) -> Iterator[list[MarkedText]]:
     for text in texts:
         part.append(text)
         size += sum(len(span.text) for span in text)
-        if size >= _CHARACTERS or len(part) == _TEXTS:
+        if size >= _PART_CHARACTERS or len(part) == _PART_TEXTS:
             yield part
-            part, size = [], 0
+            part = []
+            size = 0
     yield part

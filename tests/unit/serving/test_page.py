@@ -3,7 +3,7 @@
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from transformer.serving.interfaces.page import page_routes
+from transformer.serving.http_server import page_routes
 
 
 def test_each_file_has_the_policy_and_is_compared_by_its_tag() -> None:

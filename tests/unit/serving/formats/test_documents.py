@@ -9,7 +9,7 @@ import pytest
 
 from tests.helpers.serving.office import IMAGE, W, changed, docx, odt, unzipped, zipped
 from transformer.common.errors import InputError
-from transformer.serving.formats.documents.document import FORMATS
+from transformer.serving.formats.documents import FORMATS
 
 MOST = 100_000
 
@@ -91,19 +91,32 @@ def test_only_the_text_of_a_document_changes(
 def test_formatting_goes_along_with_its_words() -> None:
     bold, italic = "<w:b/>", "<w:i/>"
     pieces = [
-        *(run("The "), run("old ", '<w:lang w:val="en"/>'), '<w:proofErr w:type="spellStart"/>'),
-        *(run("big ", bold), "<w:r><w:tab/></w:r>", run("d", bold), run("og", bold)),
-        *(run(" and"), "<w:r><w:pict/></w:r>", run(" cat", italic)),
+        run("The "),
+        run("old ", '<w:lang w:val="en"/>'),
+        '<w:proofErr w:type="spellStart"/>',
+        run("big ", bold),
+        "<w:r><w:tab/></w:r>",
+        run("d", bold),
+        run("og", bold),
+        run(" and"),
+        "<w:r><w:pict/></w:r>",
+        run(" cat", italic),
     ]
     document = FORMATS[".docx"](docx(f"<w:p>{''.join(pieces)}</w:p>"), MOST)
     assert [["".join(s.text for s in text), len(text)] for text in document.texts] == [
-        *(["The old big ", 3], ["dog and cat", 5]),
+        ["The old big ", 3],
+        ["dog and cat", 5],
     ]
     first, second = document.texts
     written = document.write([first[::-1], second[::-1]])
     expected = [
-        *(run("big ", bold), run("old The "), "<w:r><w:tab/></w:r>"),
-        *(run(" cat", italic), "<w:r><w:pict/></w:r>", run(" and"), run("ogd", bold)),
+        run("big ", bold),
+        run("old The "),
+        "<w:r><w:tab/></w:r>",
+        run(" cat", italic),
+        "<w:r><w:pict/></w:r>",
+        run(" and"),
+        run("ogd", bold),
     ]
     assert unzipped(written) == unzipped(docx(f"<w:p>{''.join(expected)}</w:p>"))
     # Text that its mark has lost gets the formatting of most of the paragraph; what is no XML goes.
