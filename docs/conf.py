@@ -35,8 +35,8 @@ CONTENTS = {
     "Training": "recipes processes gpu reliability checkpoint",
     "Translating": "decoding comparing failures robustness",
     "Using": "serving interchange python api",
-    "Measured": "results performance history",
-    "Code": "architecture code_size",
+    "Measured": "results performance",
+    "Code": "architecture",
 }
 """The pages in the order of the site, by theme."""
 

@@ -1,4 +1,4 @@
-"""The page of the architecture: what it adds to the program works."""
+"""The recipes of CONTRIBUTING.md: what they add to the program works."""
 
 import ast
 import json
@@ -38,7 +38,7 @@ from transformer.settings.model import ModelConfig
 from transformer.settings.run import RunConfig
 from transformer.tasks.registry import TASKS, is_translation, task_class
 
-PAGE = Path(__file__).parents[2] / "docs" / "architecture.md"
+PAGE = Path(__file__).parents[2] / "CONTRIBUTING.md"
 TEXT = PAGE.read_text("utf-8")
 EXAMPLES = dict(re.findall(r"^\*\*An? (\w+)\*\*.*?```python\n(.*?)```", TEXT, re.M | re.S))
 METRIC_YAML, VERB_YAML = re.findall(r"```yaml\n(.*?)```", TEXT, re.S)
@@ -49,7 +49,7 @@ ENTRIES = re.findall(r"of `(?:VERBS|TASKS)`: `(.*?)`", TEXT)
 def run(name: str) -> dict[str, Any]:
     """The names that an example defines."""
     names: dict[str, Any] = {"__name__": "example"}
-    exec(compile(EXAMPLES[name], f"architecture.md, {name}", "exec"), names)
+    exec(compile(EXAMPLES[name], f"CONTRIBUTING.md, {name}", "exec"), names)
     return names
 
 
@@ -64,7 +64,7 @@ def test_a_recipe_names_files_and_what_to_test_against(name: str) -> None:
     [recipe] = re.findall(rf"^(\*\*An? {name}\*\*.*?)(?=^\*\*An? |\Z)", TEXT, re.M | re.S)
     table = re.findall(r"^\| (.*?) \| .* \|$", recipe, re.M)
     assert table[-1].startswith("test")
-    root = PAGE.parents[1]
+    root = PAGE.parent
     for path in re.findall(r"`((?:conf|transformer|data|tests)/[\w./]+)`", recipe):
         assert (root / path).exists(), path
 

@@ -131,6 +131,9 @@ def all_extras() -> set[str]:
 def check_files(arguments: list[str]) -> None:
     """Scripts and tests exist, and a script knows the options that are given."""
     paths = [word.strip("[]") for word in arguments if "/" in word]
+    for module in [word for word in arguments if word.startswith("benchmarks.")]:
+        path = ROOT.joinpath(*module.split("."))
+        paths.append(str(path / "__main__.py" if path.is_dir() else path.with_suffix(".py")))
     files = [ROOT / path for path in paths if not path.startswith(("RUN/", "FOLDER/"))]
     for file in files:
         assert file.exists(), f"{file} does not exist"
@@ -193,7 +196,7 @@ def check_recipe(call: list[str], *, elided: bool) -> None:
 @pytest.mark.parametrize(
     "page",
     [
-        pytest.param(page, marks=[] if page.name == "README.md" else pytest.mark.thorough)
+        pytest.param(page, marks=[] if page.parent == ROOT else pytest.mark.thorough)
         for page in PAGES
     ],
     ids=lambda page: str(page.relative_to(ROOT)),
