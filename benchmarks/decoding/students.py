@@ -23,8 +23,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from benchmarks.results.page import markdown, write_between
-from benchmarks.results.records import machine
+from benchmarks.support.page import markdown, write_between
+from benchmarks.support.records import machine
 
 Translate = Callable[[Sequence[str]], list[str]]
 COLUMNS = ("model", "MB", "sentences/s", "times", "BLEU", "MiB of memory")
@@ -57,8 +57,8 @@ def loaded(path: Path, settings: dict[str, str]) -> tuple[Translate, int]:
     import torch
 
     from transformer.decoding.translator import Translator, trained_with
-    from transformer.interchange.ctranslate2_engine import CTranslate2Engine
-    from transformer.interchange.onnx.folder import OnnxGreedy
+    from transformer.interchange.ctranslate2 import CTranslate2Engine
+    from transformer.interchange.onnx import OnnxGreedy
     from transformer.interchange.translators import load_checkpoints
     from transformer.model.layers.quantization import in_precision
 

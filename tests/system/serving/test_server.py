@@ -31,7 +31,6 @@ from tests.helpers.data.corpora import tokenizer_config
 from tests.helpers.decoding.steps import search_config
 from tests.helpers.decoding.translators import PAIRS, tiny_translator
 from tests.helpers.model.models import tiny_transformer
-from tests.helpers.runs.forked_python import ForkedPython
 from tests.helpers.runs.processes import PROJECT
 from tests.helpers.serving.served import ask, limits, serving
 from transformer.data.tokenization.tokenizer import Tokenizer
@@ -264,8 +263,10 @@ def test_features_of_a_source_stay_features() -> None:
         model, tokenizer, search_config(max_length_ratio=2.0, max_length_offset=0), 200
     )
     lines = ["walk\tV;PST", "we. Go\tV", "go"]
-    expected = [one.text for one in translator.translate(lines)]
-    assert [one.text for one in translator.translate(["walk V;PST"])] != expected[:1]
+    expected = [translation.text for translation in translator.translate(lines)]
+    assert [translation.text for translation in translator.translate(["walk V;PST"])] != expected[
+        :1
+    ]
     with serving(translator=translator, pairs=[("lemma", "form")]) as address:
         asked = {"q": "\n".join(lines), "source": "lemma", "target": "form"}
         assert ask(f"{address}/translate", asked)[1]["translatedText"] == "\n".join(expected)
@@ -281,7 +282,9 @@ def test_a_line_is_a_text_where_no_sentences_are_translated() -> None:
         "question: a {dog} ? context: The dog. A cat.",
         "7",
     ]
-    offline = [one.text for one in model.translate([line.strip() for line in lines])]
+    offline = [
+        translation.text for translation in model.translate([line.strip() for line in lines])
+    ]
     with serving(translator=model, pairs=[("source", "target")], sentences=False) as address:
         asked = {"q": "\n".join(lines), "source": "auto", "target": "target"}
         found = ask(f"{address}/translate", asked)[1]
@@ -298,7 +301,7 @@ def test_a_line_is_a_text_where_no_sentences_are_translated() -> None:
 @pytest.mark.thorough
 def test_a_crowd_gets_what_one_gets_offline(url: str, model: Translator) -> None:
     texts = [f"{source} {number} ." for number in range(25) for source in SENTENCES]
-    expected = [one.text for one in model.translate(texts)]
+    expected = [translation.text for translation in model.translate(texts)]
 
     def translate(text: str) -> str:
         asked = {"text": [text], "source_lang": "EN", "target_lang": "DE", "split_sentences": "0"}
@@ -425,22 +428,26 @@ def test_a_client_that_hangs_up_is_forgotten() -> None:
 
 
 @contextlib.contextmanager
-def started(home: Path, *arguments: str) -> Iterator[tuple[ForkedPython, str]]:
+def started(home: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """The verb in a process of its own, and its address."""
     command = [sys.executable, "-m", "transformer", "serve", "checkpoint=run", "port=0", *arguments]
-    process = ForkedPython(command, cwd=home, stderr=subprocess.STDOUT)
+    process = subprocess.Popen(
+        command, cwd=home, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
     try:
+        assert process.stdout
         line = process.stdout.readline()
         assert line.startswith("translating from src to tgt at http://127.0.0.1:"), line
         yield process, line.rsplit(maxsplit=1)[1]
     finally:
-        process.process.kill()
-        process.stdout.close()
+        process.kill()
+        process.wait()
 
 
+@pytest.mark.thorough
 def test_the_verb_answers_what_it_has_accepted(home: Path) -> None:
     texts = [f"a b c {number}" for number in range(24)]
-    offline = [one.text for one in Translator.load(home / "run").translate(texts)]
+    offline = [translation.text for translation in Translator.load(home / "run").translate(texts)]
     with started(home, "cache=0") as (process, address):
         assert ask(f"{address}/health") == (200, {"status": "ok"})
         connections = [begun(address, q=text, source="src", target="tgt") for text in texts]
@@ -452,4 +459,4 @@ def test_the_verb_answers_what_it_has_accepted(home: Path) -> None:
             # The model of a few updates may translate to nothing.
             assert (answer.status, json.loads(answer.read())["translatedText"]) == (200, expected)
         assert process.wait() == 0
-        assert process.stdout.read() == ""
+        assert process.stdout and process.stdout.read() == ""

@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import re
+import shutil
 import signal
 import time
 from contextlib import suppress
@@ -22,9 +23,9 @@ from tests.helpers.runs.ranks import (
     curve,
     distance,
     ended,
-    fork_ranks,
     forked_ranks,
     free_port,
+    planted,
     started,
 )
 from tests.helpers.runs.runs import composed, corpus_overrides, verb
@@ -130,10 +131,9 @@ def test_sharded_weights_train_alike_and_become_one_file(home: Path) -> None:
     assert sizes[1] < 1.05 * sizes[0]
 
 
-def forked_rank_0_is_stopped() -> None:
+def rank_0_is_stopped() -> None:
     from transformer.training.update import UpdateModule
 
-    fork_ranks()
     step = UpdateModule.training_step
 
     def stopped(self: UpdateModule, *update: Any) -> Any:
@@ -144,10 +144,14 @@ def forked_rank_0_is_stopped() -> None:
     UpdateModule.training_step = stopped  # type: ignore[method-assign]
 
 
-def test_a_stopped_run_with_sharded_weights_goes_on_in_one_process(home: Path) -> None:
+def test_a_stopped_run_with_sharded_weights_goes_on_in_one_process(
+    home: Path, tmp_path: Path
+) -> None:
     call = ["train", *settings(home), *DDP, *LENGTH, "trainer=fsdp", "trainer.devices=2"]
     more = ("trainer.val_check_interval=4", "hydra.run.dir=stopped")
-    code, _, stderr = start_verb([*call, *more], home, fault=forked_rank_0_is_stopped).ended()
+    code, _, stderr = verb(
+        *call, *more, home=home, **planted(rank_0_is_stopped, tmp_path / "fault")
+    )
     assert code == 143, stderr
     last = home / "stopped" / "checkpoints" / "last.ckpt"
     assert part_folder_of(last) is not None
@@ -161,11 +165,10 @@ def test_a_stopped_run_with_sharded_weights_goes_on_in_one_process(home: Path) -
     assert not list(last.parent.glob(f"*{SUFFIX}"))
 
 
-def forked_rank_1_fails() -> None:
+def rank_1_fails() -> None:
     from transformer.common.errors import InputError
     from transformer.training.update import UpdateModule
 
-    fork_ranks()
     step = UpdateModule.training_step
 
     def failing(self: UpdateModule, *update: Any) -> Any:
@@ -176,9 +179,9 @@ def forked_rank_1_fails() -> None:
     UpdateModule.training_step = failing  # type: ignore[method-assign]
 
 
-def test_a_rank_that_fails_says_why_and_none_hangs(home: Path) -> None:
+def test_a_rank_that_fails_says_why_and_none_hangs(home: Path, tmp_path: Path) -> None:
     call = ["train", *settings(home), *DDP, *LENGTH, "trainer.devices=2", "hydra.run.dir=failing"]
-    code, _, stderr = start_verb(call, home, fault=forked_rank_1_fails).ended()
+    code, _, stderr = verb(*call, home=home, **planted(rank_1_fails, tmp_path / "fault"))
     assert code == 2
     assert "error: rank 1 has bad luck; give it better\n" in stderr
     assert stderr.count("error: ") == 1
@@ -196,10 +199,9 @@ def test_what_all_ranks_refuse_is_said_once(home: Path) -> None:
     assert not (home / "refused").exists()
 
 
-def fork_locked_ranks() -> None:
+def lock_stderr() -> None:
     """The command and its ranks hold a lock together, until the last of them has ended."""
     fcntl.flock(2, fcntl.LOCK_EX)
-    fork_ranks()
 
 
 def wait_for(pattern: str, log: Path, verb: Verb) -> None:
@@ -226,14 +228,14 @@ def test_ranks_end_with_the_command_and_the_run_goes_on(home: Path) -> None:
     long = ("trainer.max_steps=100000", "trainer.val_check_interval=100000")
     devices = ("trainer.devices=2", "trainer.log_every_n_steps=1", "hydra.run.dir=ended")
     call = ["train", *settings(home), *DDP, *devices, *long]
-    killed = start_verb(call, home, fault=fork_locked_ranks)
+    killed = start_verb(call, home, fault=lock_stderr)
     try:
         wait_for("update 1/", home / "ended" / "train.log", killed)
     finally:
         killed.process.kill()
     wait_for_ranks(killed)
     assert killed.ended()[0] == -signal.SIGKILL
-    resumed = start_verb(["train", "checkpoint=ended", "trust=true"], home, fault=fork_ranks)
+    resumed = start_verb(["train", "checkpoint=ended", "trust=true"], home)
     try:
         wait_for("resuming from", home / "ended" / "train.log", resumed)
         resumed.process.terminate()
