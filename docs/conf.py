@@ -31,7 +31,7 @@ CONTENTS = {
     "Text": "data tokenizers tasks scale doctor",
     "Model": "attention regularization single_stacks",
     "Training": "recipes processes gpu reliability",
-    "Translating": "decoding alignment attention_views failures robustness",
+    "Translating": "search decoding alignment attention_views failures robustness",
     "Using": "serving interchange browser python api",
     "Measured": "report results comparing performance history",
     "Code": "architecture code_size",
