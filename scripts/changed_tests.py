@@ -1,4 +1,4 @@
-"""Print the test files that concern what has changed since a commit, for ``make check``.
+"""Prints the test files of what has changed since a commit, for ``make check``.
 
     python scripts/changed_tests.py [COMMIT]
 
@@ -20,16 +20,16 @@ def related_tests(changed: str, root: Path = ROOT) -> list[str]:
     path = Path(changed)
     match path.parts:
         case ("tests", *_) if path.name.startswith("test_"):
-            found = [changed]
+            tests = [changed]
         case ("transformer", *folders, _):
-            unit = Path("tests/unit", *folders)
-            own = unit / f"test_{path.name}"
-            found = [str(own if (root / own).exists() else unit)]
+            folder = Path("tests/unit", *folders)
+            test = folder / f"test_{path.name}"
+            tests = [str(test if (root / test).exists() else folder)]
         case ("conf", *_):
-            found = ["tests/regression/test_configs.py"]
+            tests = ["tests/regression/test_configs.py"]
         case _:
-            found = PAGES if path.suffix == ".md" else []
-    return [one for one in found if (root / one).exists()]
+            tests = PAGES if path.suffix == ".md" else []
+    return [test for test in tests if (root / test).exists()]
 
 
 def changed_files(commit: str) -> Iterable[str]:

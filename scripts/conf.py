@@ -20,8 +20,8 @@ from transformer.cli.config.help import included_files
 from transformer.cli.config.settings import SETTINGS
 from transformer.cli.recipe import RECIPES
 from transformer.common.schema import field_key
-from transformer.settings.logger import WandbConfig
 from transformer.settings.run import RunConfig
+from transformer.settings.training import WandbConfig
 
 COMMANDS: dict[str, Any] = {"train": RunConfig} | {
     command: resolve_name(f"transformer.settings.{kind}") for command, kind in SETTINGS.items()
@@ -52,13 +52,13 @@ def shown_defaults() -> Iterator[tuple[Path, dict[str, Any]]]:
 
 def defaults(kind: Any) -> dict[str, Any]:
     """The defaults of a dataclass as plain values, without required fields."""
-    made = {
+    values = {
         field_key(field.name): field.default
         if field.default_factory is MISSING
         else field.default_factory()
         for field in fields(kind)
     }
-    kept = {name: value for name, value in made.items() if value is not MISSING}
+    kept = {name: value for name, value in values.items() if value is not MISSING}
     plain: dict[str, Any] = json.loads(json.dumps(kept, default=_plain))
     return plain
 
@@ -81,7 +81,8 @@ def rewritten(text: str, values: Mapping[str, Any]) -> str:
     path: list[str] = []
     lines = []
     for line in text.splitlines():
-        if match := _LINE.fullmatch(line):
+        match = _LINE.fullmatch(line)
+        if match:
             indent, key, value, gap, comment = match.groups("")
             path[len(indent) // 2 :] = [key]
             default = values.get(".".join(path), MISSING)

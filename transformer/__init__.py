@@ -61,49 +61,49 @@ if TYPE_CHECKING:
     from transformer.runs.resume import resumed_config as resumed_config
     from transformer.runs.resume import resumed_or_new as resumed_or_new
     from transformer.runs.train import train as train
-    from transformer.settings.ask import AskConfig as AskConfig
-    from transformer.settings.attention import AttentionConfig as AttentionConfig
-    from transformer.settings.average import AverageConfig as AverageConfig
-    from transformer.settings.callbacks import CallbacksConfig as CallbacksConfig
-    from transformer.settings.clean import CleanConfig as CleanConfig
-    from transformer.settings.clean import Filters as Filters
-    from transformer.settings.clean import Repairs as Repairs
-    from transformer.settings.compare import CompareConfig as CompareConfig
-    from transformer.settings.consolidate import ConsolidateConfig as ConsolidateConfig
+    from transformer.settings.commands import AskConfig as AskConfig
+    from transformer.settings.commands import AttentionConfig as AttentionConfig
+    from transformer.settings.commands import AverageConfig as AverageConfig
+    from transformer.settings.commands import ConsolidateConfig as ConsolidateConfig
+    from transformer.settings.commands import ExportConfig as ExportConfig
+    from transformer.settings.commands import HeadsConfig as HeadsConfig
+    from transformer.settings.commands import ImportConfig as ImportConfig
+    from transformer.settings.commands import PushConfig as PushConfig
+    from transformer.settings.commands import ReportConfig as ReportConfig
+    from transformer.settings.commands import ServeConfig as ServeConfig
+    from transformer.settings.commands import ShortlistConfig as ShortlistConfig
+    from transformer.settings.corpora import CleanConfig as CleanConfig
+    from transformer.settings.corpora import DoctorConfig as DoctorConfig
+    from transformer.settings.corpora import Filters as Filters
+    from transformer.settings.corpora import Repairs as Repairs
+    from transformer.settings.corpora import TextConfig as TextConfig
+    from transformer.settings.corpora import Thresholds as Thresholds
     from transformer.settings.data import CorpusConfig as CorpusConfig
     from transformer.settings.data import DataConfig as DataConfig
     from transformer.settings.decoding import SearchConfig as SearchConfig
-    from transformer.settings.doctor import DoctorConfig as DoctorConfig
-    from transformer.settings.doctor import Thresholds as Thresholds
-    from transformer.settings.evaluate import EvaluateConfig as EvaluateConfig
-    from transformer.settings.export import ExportConfig as ExportConfig
-    from transformer.settings.heads import HeadsConfig as HeadsConfig
-    from transformer.settings.import_model import ImportConfig as ImportConfig
-    from transformer.settings.logger import LoggerConfig as LoggerConfig
-    from transformer.settings.loss import LossConfig as LossConfig
+    from transformer.settings.evaluation import CompareConfig as CompareConfig
+    from transformer.settings.evaluation import EvaluateConfig as EvaluateConfig
+    from transformer.settings.evaluation import ScoreConfig as ScoreConfig
+    from transformer.settings.evaluation import SelectConfig as SelectConfig
+    from transformer.settings.evaluation import StressConfig as StressConfig
+    from transformer.settings.evaluation import TuneConfig as TuneConfig
     from transformer.settings.metrics import MetricsConfig as MetricsConfig
     from transformer.settings.model import ModelConfig as ModelConfig
-    from transformer.settings.optimizer import OptimizerConfig as OptimizerConfig
-    from transformer.settings.predict import PredictConfig as PredictConfig
-    from transformer.settings.push import PushConfig as PushConfig
-    from transformer.settings.recovery import RecoveryConfig as RecoveryConfig
-    from transformer.settings.report import ReportConfig as ReportConfig
     from transformer.settings.run import RunConfig as RunConfig
-    from transformer.settings.schedule import ScheduleConfig as ScheduleConfig
-    from transformer.settings.score import ScoreConfig as ScoreConfig
-    from transformer.settings.select import SelectConfig as SelectConfig
-    from transformer.settings.serve import ServeConfig as ServeConfig
-    from transformer.settings.shortlist import ShortlistConfig as ShortlistConfig
-    from transformer.settings.stress import StressConfig as StressConfig
-    from transformer.settings.text import TextConfig as TextConfig
     from transformer.settings.tokenizer import TokenizerConfig as TokenizerConfig
-    from transformer.settings.trainer import TrainerConfig as TrainerConfig
-    from transformer.settings.translate import TranslateConfig as TranslateConfig
+    from transformer.settings.training import CallbacksConfig as CallbacksConfig
+    from transformer.settings.training import LoggerConfig as LoggerConfig
+    from transformer.settings.training import LossConfig as LossConfig
+    from transformer.settings.training import OptimizerConfig as OptimizerConfig
+    from transformer.settings.training import RecoveryConfig as RecoveryConfig
+    from transformer.settings.training import ScheduleConfig as ScheduleConfig
+    from transformer.settings.training import TrainerConfig as TrainerConfig
+    from transformer.settings.translator import PredictConfig as PredictConfig
+    from transformer.settings.translator import TranslateConfig as TranslateConfig
     from transformer.settings.translator import TranslatorConfig as TranslatorConfig
-    from transformer.settings.tune import TuneConfig as TuneConfig
     from transformer.tasks.base import Task as Task
+    from transformer.tasks.translation import TranslationModule as TranslationModule
     from transformer.tasks.translation import TranslationTask as TranslationTask
-    from transformer.tasks.translation_module import TranslationModule as TranslationModule
 
 __version__ = VERSION
 
@@ -153,9 +153,15 @@ _NAMES = {
     "data.tokenization.tokenizer": ("Tokenizer",),
     "decoding.constraints.request": ("Constraints",),
     "decoding.forced_decoding": ("score_pairs",),
-    "decoding.prediction": ("LanguageModel", "Tagger"),
+    "decoding.prediction": (
+        "LanguageModel",
+        "Tagger",
+    ),
     "decoding.search.model_step": ("Ensemble",),
-    "decoding.translator": ("Translation", "Translator"),
+    "decoding.translator": (
+        "Translation",
+        "Translator",
+    ),
     "evaluation.metrics": ("score",),
     "interchange.import_model": ("import_model",),
     "interchange.translators": ("load_translator",),
@@ -171,55 +177,60 @@ _NAMES = {
         "resumed_or_new",
     ),
     "runs.train": ("train",),
-    "settings.ask": ("AskConfig",),
-    "settings.attention": ("AttentionConfig",),
-    "settings.average": ("AverageConfig",),
-    "settings.callbacks": ("CallbacksConfig",),
-    "settings.clean": (
+    "settings.commands": (
+        "AskConfig",
+        "AttentionConfig",
+        "AverageConfig",
+        "ConsolidateConfig",
+        "ExportConfig",
+        "HeadsConfig",
+        "ImportConfig",
+        "PushConfig",
+        "ReportConfig",
+        "ServeConfig",
+        "ShortlistConfig",
+    ),
+    "settings.corpora": (
         "CleanConfig",
+        "DoctorConfig",
         "Filters",
         "Repairs",
+        "TextConfig",
+        "Thresholds",
     ),
-    "settings.compare": ("CompareConfig",),
-    "settings.consolidate": ("ConsolidateConfig",),
     "settings.data": (
         "CorpusConfig",
         "DataConfig",
     ),
     "settings.decoding": ("SearchConfig",),
-    "settings.doctor": (
-        "DoctorConfig",
-        "Thresholds",
+    "settings.evaluation": (
+        "CompareConfig",
+        "EvaluateConfig",
+        "ScoreConfig",
+        "SelectConfig",
+        "StressConfig",
+        "TuneConfig",
     ),
-    "settings.evaluate": ("EvaluateConfig",),
-    "settings.export": ("ExportConfig",),
-    "settings.heads": ("HeadsConfig",),
-    "settings.import_model": ("ImportConfig",),
-    "settings.logger": ("LoggerConfig",),
-    "settings.loss": ("LossConfig",),
     "settings.metrics": ("MetricsConfig",),
     "settings.model": ("ModelConfig",),
-    "settings.optimizer": ("OptimizerConfig",),
-    "settings.predict": ("PredictConfig",),
-    "settings.push": ("PushConfig",),
-    "settings.recovery": ("RecoveryConfig",),
-    "settings.report": ("ReportConfig",),
     "settings.run": ("RunConfig",),
-    "settings.schedule": ("ScheduleConfig",),
-    "settings.score": ("ScoreConfig",),
-    "settings.select": ("SelectConfig",),
-    "settings.serve": ("ServeConfig",),
-    "settings.shortlist": ("ShortlistConfig",),
-    "settings.stress": ("StressConfig",),
-    "settings.text": ("TextConfig",),
     "settings.tokenizer": ("TokenizerConfig",),
-    "settings.trainer": ("TrainerConfig",),
-    "settings.translate": ("TranslateConfig",),
-    "settings.translator": ("TranslatorConfig",),
-    "settings.tune": ("TuneConfig",),
+    "settings.training": (
+        "CallbacksConfig",
+        "LoggerConfig",
+        "LossConfig",
+        "OptimizerConfig",
+        "RecoveryConfig",
+        "ScheduleConfig",
+        "TrainerConfig",
+    ),
+    "settings.translator": (
+        "PredictConfig",
+        "TranslateConfig",
+        "TranslatorConfig",
+    ),
     "tasks.base": ("Task",),
-    "tasks.translation": ("TranslationTask",),
-    "tasks.translation_module": ("TranslationModule",),
+    "tasks.translation": ("TranslationModule", "TranslationTask"),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 

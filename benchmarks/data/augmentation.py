@@ -27,7 +27,7 @@ def task_of(arguments: list[str]) -> Task:
 
 def milliseconds_a_batch(task: Task) -> float:
     """CPU time of a batch as the loader makes it."""
-    dataset, batches = task.data._training, task.data.row
+    dataset, batches = task.data._training, task.data.sequence
     start = time.process_time()
     for number in range(BATCHES):
         dataset[batches[number]]
@@ -36,7 +36,7 @@ def milliseconds_a_batch(task: Task) -> float:
 
 def milliseconds_a_pass(task: Task) -> float:
     """CPU time of the loss and its gradient."""
-    batches = [task.data._training[task.data.row[number]] for number in range(PASSES)]
+    batches = [task.data._training[task.data.sequence[number]] for number in range(PASSES)]
     task.module.train()
     start = time.process_time()
     for batch in batches:

@@ -26,7 +26,7 @@ from transformer.data.text.parallel import Corpus, read_lines
 from transformer.quality.check import ExaminationConfig
 from transformer.quality.cleaning import clean
 from transformer.quality.corpus_checks import Checks
-from transformer.settings.clean import Filters
+from transformer.settings.corpora import Filters
 
 PAIRS = Path(__file__).with_name("doctor_pairs.tsv")
 

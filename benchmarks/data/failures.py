@@ -17,7 +17,7 @@ from pathlib import Path
 
 from benchmarks.data.failure_kinds import Labeled, Pair, labeled
 from benchmarks.results.page import write_between
-from transformer.data.corpora.pocket import pocket_text
+from transformer.data.corpora.resolve import pocket_text
 from transformer.data.text.lines import read_lines
 from transformer.decoding.translator import Translator
 from transformer.quality.failures.flags import Detector, Output

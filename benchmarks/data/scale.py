@@ -70,8 +70,8 @@ def go_through_batches(folder: Path, tokens: int, extra: Sequence[str]) -> None:
         if quarters == 4:
             break
     data.teardown("fit")
-    assert data.row.epoch_length is not None
-    _ = data.row[data.row.epoch_length]
+    assert data.sequence.epoch_length is not None
+    _ = data.sequence[data.sequence.epoch_length]
     print("mark next epoch laid out", flush=True)
 
 

@@ -21,10 +21,9 @@ from transformer.cli.config.compose import compose_config, run_settings
 from transformer.data.batching.batch_sequence import RankAssignment
 from transformer.data.batching.loader import UpdateLoader
 from transformer.data.datamodules.translation import TranslationData
-from transformer.data.streaming.buffers import Buffer, BufferReader
 from transformer.data.streaming.shards import Position, find_shards
-from transformer.data.streaming.streamed_batches import StreamedBatches
-from transformer.settings.augmentation import AugmentationConfig
+from transformer.data.streaming.streamed_batches import Buffer, BufferReader, StreamedBatches
+from transformer.settings.data import AugmentationConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 RANKS = (1, 2, 4, 8)

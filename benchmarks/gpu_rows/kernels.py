@@ -16,7 +16,7 @@ from transformer.common.errors import InputError, is_out_of_memory
 from transformer.model.attention.attention_context import AttentionContext
 from transformer.model.attention.kernels.sdpa import BACKENDS, Sdpa, prepare_sdpa
 from transformer.model.attention.scaled_dot_product import Kernel, eager
-from transformer.settings.loss import LossConfig
+from transformer.settings.training import LossConfig
 from transformer.training.losses.cross_entropy import loss_function
 
 KERNELS: dict[str, Kernel] = {

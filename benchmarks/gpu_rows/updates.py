@@ -18,14 +18,12 @@ from benchmarks.gpu_rows.cost import Size
 from benchmarks.gpu_rows.models import built, made_batches, model_config, size_of
 from transformer.data.batching.batch import Batch
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.settings.loss import LossConfig
-from transformer.settings.optimizer import OptimizerConfig
 from transformer.settings.run import RunConfig
 from transformer.settings.tokenizer import PAD, TokenizerConfig
-from transformer.settings.trainer import TrainerConfig
-from transformer.tasks.translation_module import TranslationModule
-from transformer.training.optimization.compiled_layers import compile_layers
-from transformer.training.optimization.optimizer import build_optimizer
+from transformer.settings.training import LossConfig, OptimizerConfig, TrainerConfig
+from transformer.tasks.translation import TranslationModule
+from transformer.training.layer_wrappers import compile_layers
+from transformer.training.optimization import build_optimizer
 
 BATCHES = 10
 """Of different shapes, updated with in turn; a time is that of all."""

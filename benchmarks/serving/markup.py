@@ -20,7 +20,7 @@ from dataclasses import replace
 from statistics import fmean
 from typing import NamedTuple
 
-from transformer.data.corpora.pocket import pocket_splits
+from transformer.data.corpora.resolve import pocket_splits
 from transformer.decoding.alignment import Aligner
 from transformer.decoding.translator import Translator
 from transformer.model.head_masks import HeadName
@@ -30,8 +30,8 @@ from transformer.serving.batch_translation import (
     TextTranslation,
     translate_batch,
 )
-from transformer.serving.formats.blocks import Rules
 from transformer.serving.formats.marked_text import Translate, translate_texts
+from transformer.serving.formats.markup import Rules
 from transformer.serving.languages import Direction
 from transformer.serving.sentences import Part
 

@@ -1,20 +1,68 @@
 """Derivations of a synchronous grammar: one abstract tree for both languages.
 
-It applies rules that another chooses; it knows neither morphology nor word order.
+A derivation applies rules that a `Choice` selects. It knows neither morphology nor word order.
 """
 
 from __future__ import annotations
 
+import random
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from scripts.pocket.choice import Choice
-from scripts.pocket.lexical_entry import NONE, Entry
-from scripts.pocket.lexicon import Lexicon
-from scripts.pocket.rule import Condition, Reference, Rule, Slot
+from scripts.pocket.lexicon import NONE, Candidates, Entry, Lexicon
+from scripts.pocket.rule import Condition, Option, Reference, Rule, Slot
+
+
+class Choice:
+    """Chooses at random; the same seed chooses the same on every platform.
+
+    Only ``random.Random.random`` is used: its sequence is what Python promises to keep. Of
+    words that are equally likely it draws three and takes the one used least, so that rare
+    words do not stay rare.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed).random
+        self._used: Counter[str] = Counter()
+
+    def rule(self, rules: Sequence[Rule]) -> Rule:
+        """A rule by its weight."""
+        return rules[self._index([rule.weight for rule in rules])]
+
+    def value(self, options: Sequence[Option]) -> str:
+        """A value by its weight."""
+        return options[self._index([option.weight for option in options])].value
+
+    def entry(self, candidates: Candidates) -> Entry:
+        """A word by its weight and its use so far."""
+        entry, *others = (self._draw(candidates) for _ in range(3))
+        for other in others:
+            if entry.weight == other.weight and self._used[other.lemma] < self._used[entry.lemma]:
+                entry = other
+        self._used[entry.lemma] += 1
+        return entry
+
+    def includes(self, slot: str, chance: float) -> bool:
+        """Whether a slot that may be left out is there, with the given chance."""
+        return chance == 1 or self._random() < chance
+
+    def _index(self, weights: Sequence[float]) -> int:
+        rest = self._random() * sum(weights)
+        for index, weight in enumerate(weights):
+            rest -= weight
+            if rest < 0:
+                return index
+        return len(weights) - 1
+
+    def _draw(self, candidates: Candidates) -> Entry:
+        index = bisect_right(candidates.sums, self._random() * candidates.sums[-1])
+        return candidates.entries[min(index, len(candidates.entries) - 1)]
+
 
 _NARROWED = ("number", "tense", "gender", "kind")
-"""Features of which a leaf keeps the one value that was asked for, not all the entry's."""
+"""Features of which a leaf keeps the value that was asked for, not all values of the entry."""
 
 
 class ImpossibleError(Exception):
@@ -140,19 +188,22 @@ class Deriver:
 def _resolve(node: Node, references: Sequence[Reference]) -> dict[str, str]:
     """Feature values in terms of the node; an inherited feature may be absent."""
     features: dict[str, str] = {}
-    own = node.features
     for reference in references:
-        name, kind, key = reference.name, reference.kind, reference.key
+        name = reference.name
+        kind = reference.kind
+        key = reference.key
         if kind == "literal":
             features[name] = key
         elif kind == "inherited":
-            if key in own:
-                features[name] = reference.negation + own[key]
+            if key in node.features:
+                features[name] = reference.negation + node.features[key]
         elif kind == "prefix":
-            features |= {k.removeprefix(key): v for k, v in own.items() if k.startswith(key)}
+            for feature, value in node.features.items():
+                if feature.startswith(key):
+                    features[feature.removeprefix(key)] = value
         else:
             child = node.slots.get(reference.slot)
-            value = child.features.get(key) if child is not None else None
-            if value is not None or kind == "sibling":
-                features[name] = reference.negation + (value or NONE)
+            sibling = child.features.get(key) if child is not None else None
+            if sibling is not None or kind == "sibling":
+                features[name] = reference.negation + (sibling or NONE)
     return features

@@ -1,6 +1,6 @@
 """Make the text of data/pocket/ from the grammar: ``python -m scripts.pocket.generate OUTPUT``.
 
-Takes half a minute. What the files hold is said in data/pocket/README.md.
+Takes half a minute. data/pocket/README.md describes the files.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from itertools import chain, islice
 from pathlib import Path
 
 from scripts.pocket.grammar import Derivation, Grammar
-from scripts.pocket.sentence_pair import SentencePair
+from scripts.pocket.linearization import SentencePair
 
 LANGUAGE = Path(__file__).parent / "language"
 SEED = 1
@@ -36,12 +36,16 @@ def generate_splits(
     wanted = sizes["validation"] + sizes["test"] + sizes["train"]
     while len(ordinary) < wanted:
         derivation = next(stream)
-        (novel if derivation.held_out else ordinary).append(derivation)
-    test_from, train_from = sizes["validation"], sizes["validation"] + sizes["test"]
+        if derivation.held_out:
+            novel.append(derivation)
+        else:
+            ordinary.append(derivation)
+    test_start = sizes["validation"]
+    train_start = test_start + sizes["test"]
     splits = {
-        "train": ordinary[train_from:],
-        "validation": ordinary[:test_from],
-        "test": ordinary[test_from:train_from],
+        "train": ordinary[train_start:],
+        "validation": ordinary[:test_start],
+        "test": ordinary[test_start:train_start],
     }
     known = {part for item in splits["train"] for part in _parts(item)}
     later = (item for item in islice(stream, 2 * wanted) if item.held_out)
@@ -53,7 +57,7 @@ def generate_splits(
 
 
 def _distinct(derivations: Iterable[Derivation]) -> Iterator[Derivation]:
-    """Each English sentence once."""
+    """Yield each English sentence once."""
     seen: set[tuple[str, ...]] = set()
     for derivation in derivations:
         if derivation.pair.english.words not in seen:
@@ -62,7 +66,7 @@ def _distinct(derivations: Iterable[Derivation]) -> Iterator[Derivation]:
 
 
 def _parts(derivation: Derivation) -> Iterator[str]:
-    """Entries and words of a derivation."""
+    """Yield the entries and words of a derivation."""
     yield from derivation.lemmas
     yield from (f"en {word}" for word in derivation.pair.english.words)
     yield from (f"de {word}" for word in derivation.pair.german.words)

@@ -14,13 +14,10 @@ from typing import Any
 import yaml
 from yaml import YAMLError
 
-from scripts.pocket.choice import Choice
-from scripts.pocket.derivation import Deriver, ImpossibleError, Node
+from scripts.pocket.derivation import Choice, Deriver, ImpossibleError, Node
 from scripts.pocket.lexicon import Lexicon
-from scripts.pocket.linearization import Linearizer
+from scripts.pocket.linearization import Linearizer, SentencePair, VerbGroups, pair_of
 from scripts.pocket.rule import SIDES, Rule, check_rules
-from scripts.pocket.sentence_pair import SentencePair, pair_of
-from scripts.pocket.verb_group import VerbGroups
 
 LEXICON_FILES = ("nouns.yaml", "verbs.yaml", "adjectives.yaml", "words.yaml")
 

@@ -1,6 +1,6 @@
 """Paradigms: every form of an English or German word from its dictionary notation.
 
-It knows nothing of rules, sentences or meaning. German follows the school tables (Duden,
+It knows no rules, sentences or meanings. German follows the school tables (Duden,
 Die Grammatik, on strong, weak and mixed declension and the principal parts of verbs).
 """
 
@@ -107,7 +107,8 @@ def german_noun(notation: str) -> tuple[str, Forms]:
         return "pl", _plural(nominative.removesuffix(" (plural)"))
     if len(parts) not in (2, 3):
         raise ValueError(f"{notation!r} needs its genitive and, if it has one, its plural")
-    gender, genitive = GENDERS[article], parts[1].partition(" ")[2]
+    gender = GENDERS[article]
+    genitive = parts[1].partition(" ")[2]
     weak = gender == "m" and genitive in {nominative + end for end in ("n", "en", "ns")}
     oblique = genitive.removesuffix("s") if weak else nominative
     forms = {"sg.nom": nominative, "sg.acc": oblique, "sg.dat": oblique, "sg.gen": genitive}
@@ -201,6 +202,7 @@ def _with_e(infinitive: str) -> str:
 
 def _imperative(infinitive: str, third: str) -> str:
     """lies, gib (e to i); else with -e."""
-    stem, base = infinitive.removesuffix("n").removesuffix("e"), third[:-1]
+    stem = infinitive.removesuffix("n").removesuffix("e")
+    base = third[:-1]
     changes = base not in (stem, stem + "e") and "e" in stem and "i" in base
     return base if changes else _with_e(infinitive)

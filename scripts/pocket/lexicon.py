@@ -1,4 +1,4 @@
-"""The bilingual lexicon: entries with all their forms and their selectional features.
+"""The bilingual lexicon: entries with all their forms, and their selection by features.
 
 It knows the notation of the lexicon files, not the rules that use the entries.
 """
@@ -6,12 +6,69 @@ It knows the notation of the lexicon files, not the rules that use the entries.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
 from scripts.pocket import inflection
 from scripts.pocket.inflection import Forms
-from scripts.pocket.lexical_entry import NONE, Candidates, Category, Entry
+
+NONE = "none"
+"""A feature value that no entry has."""
+
+
+@dataclass(frozen=True)
+class Category:
+    """How the leaves of a lexical category are chosen and inflected.
+
+    ``select`` names the features that choose an entry, ``english`` and ``german`` those that
+    make up the key of a form; ``tag`` is the Universal POS tag.
+    """
+
+    name: str
+    tag: str
+    select: tuple[str, ...]
+    english: tuple[str, ...]
+    german: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A pair of translations: ``features`` values are alternatives joined by ``|``.
+
+    The name is unique in its category, the lemma (``category:name``) in the lexicon.
+    """
+
+    category: Category
+    name: str
+    lemma: str
+    english: Forms
+    german: Forms
+    features: Mapping[str, str]
+    values: Mapping[str, frozenset[str]] = field(repr=False)
+    weight: float
+    english_tags: tuple[str, ...]
+    german_tags: tuple[str, ...]
+
+    @property
+    def compound(self) -> bool:
+        """Whether both sides are several words: then the last ones translate each other."""
+        return len(self.english_tags) > 1 and len(self.german_tags) > 1
+
+    def agrees(self, name: str, wanted: str) -> bool:
+        """Whether the feature has one of the wanted alternatives, or none of them after ``!``."""
+        values = self.values.get(name, frozenset())
+        if wanted.startswith("!"):
+            return values.isdisjoint(wanted[1:].split("|"))
+        return not values.isdisjoint(wanted.split("|"))
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Entries to draw from, with the running sum of their weights."""
+
+    entries: tuple[Entry, ...]
+    sums: tuple[float, ...]
 
 
 class Lexicon:
@@ -76,20 +133,20 @@ class Lexicon:
         """The entries that agree with every selecting feature that is given."""
         select = self.categories[category].select
         key = (category, tuple(features.get(name, "") for name in select))
-        found = self._candidates.get(key)
-        if found is None:
+        candidates = self._candidates.get(key)
+        if candidates is None:
             mask = (1 << len(self.entries[category])) - 1
             for name, wanted in zip(select, key[1], strict=True):
                 if wanted:
                     mask &= self._mask(category, name, wanted)
             entries = self.entries[category]
             chosen = tuple(entry for index, entry in enumerate(entries) if mask >> index & 1)
-            found = Candidates(chosen, tuple(accumulate(entry.weight for entry in chosen)))
-            self._candidates[key] = found
-        return found
+            candidates = Candidates(chosen, tuple(accumulate(entry.weight for entry in chosen)))
+            self._candidates[key] = candidates
+        return candidates
 
     def _mask(self, category: str, name: str, wanted: str) -> int:
-        """The entries that agree on one feature, a bit each."""
+        """The entries that agree on one feature, as a bit mask."""
         mask = self._masks.get((category, name, wanted))
         if mask is None:
             agree = (entry.agrees(name, wanted) for entry in self.entries[category])
@@ -174,14 +231,14 @@ class Lexicon:
         return _listed(english), _listed(german)
 
     def _ancestors(self, classes: Iterable[str]) -> list[str]:
-        found: list[str] = []
+        ancestors: list[str] = []
         agenda = list(classes)
         while agenda:
             name = agenda.pop(0)
-            if name not in found:
-                found.append(name)
+            if name not in ancestors:
+                ancestors.append(name)
                 agenda.extend(self._parents.get(name, ()))
-        return found
+        return ancestors
 
 
 _RESERVED = {"de", "en", "tag", "en_tag", "de_tag", "weight", "table", "forms", "en_forms"}

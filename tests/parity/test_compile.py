@@ -20,14 +20,12 @@ from transformer.cli.config.compose import compose_config, run_settings
 from transformer.data.batching.batch import Batch, collate
 from transformer.model.attention.kernels import sdpa
 from transformer.model.transformer import Transformer
-from transformer.settings.loss import LossConfig
-from transformer.settings.optimizer import OptimizerConfig
+from transformer.settings.training import LossConfig, OptimizerConfig
 from transformer.tasks.registry import make_task
+from transformer.training.layer_wrappers import compile_layers, recompute_layers
 from transformer.training.losses.cross_entropy import loss_function
 from transformer.training.losses.r_drop import r_drop_loss
-from transformer.training.optimization.activation_checkpointing import recompute_layers
-from transformer.training.optimization.compiled_layers import compile_layers
-from transformer.training.optimization.optimizer import build_optimizer
+from transformer.training.optimization import build_optimizer
 
 pytestmark = pytest.mark.thorough
 
@@ -152,8 +150,8 @@ def epoch_of_pocket() -> list[tuple[int, int, int]]:
     data = make_task(run_settings(compose_config("train", ["experiment=pocket"]))).data
     data.prepare_data()
     data.setup("fit")
-    assert data.row.epoch_length is not None
-    updates = islice(data.train_dataloader(), data.row.epoch_length)
+    assert data.sequence.epoch_length is not None
+    updates = islice(data.train_dataloader(), data.sequence.epoch_length)
     batches = [batch for update in updates for batch in update.batches]
     return [(*batch.source.shape, batch.target_input.size(1)) for batch in batches]
 

@@ -14,7 +14,7 @@ from transformer.data.text.parallel import Corpus, read_lines
 from transformer.quality.cleaning import clean
 from transformer.quality.corpus_checks import Checks
 from transformer.quality.examination import examine, example_lines, to_json
-from transformer.settings.doctor import CHECKS
+from transformer.settings.corpora import CHECKS
 
 # U+0345, a mark whose case and composition change its place; and what the checks look for.
 ODD = ["a", "B", " ", "\t", "ß", "é", "e\u0301", "\u0345", "İ", "日本", "Д", "\u200b", "\ufffd"]

@@ -13,12 +13,13 @@ from torch.utils.data import Dataset
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import PaddedBatch
 from transformer.data.batching.batch_sequence import (
+    BatchKey,
+    BatchPlan,
     MixedBatches,
     PlannedBatches,
     RankAssignment,
 )
 from transformer.data.batching.loader import UpdateLoader
-from transformer.data.batching.token_batches import BatchKey, BatchPlan
 
 LONGEST = 24
 

@@ -114,9 +114,9 @@ def test_a_draw_depends_on_the_seed_alone(algorithm: str, tmp_path: Path) -> Non
     (tmp_path / "model").write_bytes(bytes(tokenizer.to_state()["source"].numpy()))
     code = (
         "import sentencepiece\n"
-        "from transformer.data.tokenization import subword_regularization\n"
+        "from transformer.data.tokenization import subword_model\n"
         f"model = sentencepiece.SentencePieceProcessor(model_file={str(tmp_path / 'model')!r})\n"
-        f"sampler = subword_regularization.SegmentationSampler(model, {algorithm!r}, 0.2)\n"
+        f"sampler = subword_model.SubwordSampler(model, {algorithm!r}, 0.2)\n"
         f"print(sampler.draw({SENTENCES[0]!r}, 7))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -13,8 +13,7 @@ from transformer.cli.config.arguments import config_folder
 from transformer.cli.config.compose import compose_config, run_settings
 from transformer.cli.config.settings import command_settings
 from transformer.cli.recipe import RECIPES
-from transformer.settings.clean import Filters
-from transformer.settings.doctor import CHECKS
+from transformer.settings.corpora import CHECKS, Filters
 
 ROOT = config_folder()
 CHOICES = sorted(

@@ -5,7 +5,7 @@ import zlib
 import numpy as np
 import pytest
 
-from transformer.data.batching.token_batches import BatchPlan
+from transformer.data.batching.batch_sequence import BatchPlan
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 
 from transformer.checkpoint.checkpoint import Loaded
-from transformer.checkpoint.locate import checkpoint_file, run_folder
+from transformer.checkpoint.run_directory import checkpoint_file, run_folder
 from transformer.checkpoint.trust import require_trust
 from transformer.common.errors import InputError
 from transformer.common.files import require_writable, written_whole
@@ -24,7 +24,7 @@ from transformer.evaluation.attention_heads import (
 from transformer.interchange.translators import load_translator, local_run
 from transformer.model.transformer import Transformer
 from transformer.reports.attention_page import attention_page
-from transformer.settings.attention import AttentionConfig
+from transformer.settings.commands import AttentionConfig
 from transformer.settings.run import RunConfig
 
 

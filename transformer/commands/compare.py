@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from zipfile import is_zipfile
 
 from transformer.checkpoint.checkpoint import Loaded, read_payload, require_translation
-from transformer.checkpoint.locate import checkpoint_file, is_exported
+from transformer.checkpoint.run_directory import checkpoint_file, is_exported
 from transformer.commands.scored_text import (
     own_text,
     pairs_to_score,
@@ -34,7 +34,7 @@ from transformer.evaluation.comparison import (
 )
 from transformer.interchange.translators import fetched, load_translator
 from transformer.reports.comparison import save_comparison
-from transformer.settings.compare import CompareConfig
+from transformer.settings.evaluation import CompareConfig
 from transformer.settings.metrics import MetricsConfig
 from transformer.settings.run import RunConfig
 

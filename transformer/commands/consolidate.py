@@ -4,8 +4,8 @@ from pathlib import Path
 
 from transformer.checkpoint.archive import write_archive
 from transformer.checkpoint.checkpoint import read_parts, read_payload
-from transformer.checkpoint.locate import find_checkpoint
-from transformer.settings.consolidate import ConsolidateConfig
+from transformer.checkpoint.run_directory import find_checkpoint
+from transformer.settings.commands import ConsolidateConfig
 
 
 def consolidate(config: ConsolidateConfig) -> Path:

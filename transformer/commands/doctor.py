@@ -6,7 +6,7 @@ from transformer.commands.corpus import one_corpus
 from transformer.commands.examination import corpus_tokenizer, examination_config
 from transformer.quality.examination import Report, examine, to_json
 from transformer.quality.examined_text import given_texts
-from transformer.settings.doctor import DoctorConfig
+from transformer.settings.corpora import DoctorConfig
 
 
 def doctor(config: DoctorConfig, *, fit_vocabulary: bool = False) -> Report:

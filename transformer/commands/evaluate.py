@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from transformer.checkpoint.checkpoint import Loaded, portable_part, read_payload
-from transformer.checkpoint.locate import checkpoint_file, find_checkpoint, is_ctranslate2
+from transformer.checkpoint.run_directory import checkpoint_file, find_checkpoint, is_ctranslate2
 from transformer.checkpoint.trust import require_trust
 from transformer.commands.scored_text import (
     other_task,
@@ -18,7 +18,7 @@ from transformer.commands.scored_text import (
 from transformer.commands.scoring import changed_metrics
 from transformer.commands.stress import save_stress
 from transformer.common.errors import InputError
-from transformer.data.corpora.mixture import AnySplit
+from transformer.data.corpora.resolve import AnySplit
 from transformer.data.text.parallel import Referenced
 from transformer.data.text.phrases import read_phrases
 from transformer.data.text.word_alignment import WordLinks, read_links
@@ -36,7 +36,7 @@ from transformer.quality.failures.monitor import Failures, as_outputs, find_fail
 from transformer.quality.stress import StressReport, StressTest
 from transformer.quality.unknown_symbols import checked_symbols
 from transformer.reports.scores import save_report
-from transformer.settings.evaluate import EvaluateConfig
+from transformer.settings.evaluation import EvaluateConfig
 from transformer.tasks.registry import make_task
 
 

@@ -5,14 +5,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from transformer.checkpoint.locate import run_folder
+from transformer.checkpoint.run_directory import run_folder
 from transformer.common.errors import InputError
 from transformer.common.files import require_new
 from transformer.common.hub import hub_error, repository
 from transformer.interchange.export_formats import folder_name, write_export
 from transformer.interchange.translators import load_translator, local_run
-from transformer.settings.export import ExportConfig
-from transformer.settings.push import PushConfig
+from transformer.settings.commands import ExportConfig, PushConfig
 
 
 class Exported(NamedTuple):

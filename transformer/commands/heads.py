@@ -10,7 +10,7 @@ from transformer.evaluation.head_ablation import ablate, loss_scorer, metric_sco
 from transformer.interchange.translators import load_translator
 from transformer.model.head_masks import HeadName, attention_heads, heads_off
 from transformer.reports.heads import HeadReport
-from transformer.settings.heads import HeadsConfig
+from transformer.settings.commands import HeadsConfig
 
 log = logging.getLogger(__name__)
 

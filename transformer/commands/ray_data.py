@@ -50,8 +50,8 @@ from transformer.interchange.translators import load_translator, local_run
 from transformer.quality.unknown_symbols import checked_symbols
 from transformer.settings.data import DataConfig
 from transformer.settings.decoding import SearchConfig
-from transformer.settings.score import ScoreConfig
-from transformer.settings.translate import TranslateConfig
+from transformer.settings.evaluation import ScoreConfig
+from transformer.settings.translator import TranslateConfig
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from transformer.common.errors import InputError, errors_name
 from transformer.data.text.parallel import Corpus, file_format
 from transformer.decoding.forced_decoding import TargetScore, score_pairs
 from transformer.interchange.translators import load_translator
+from transformer.settings.evaluation import ScoreConfig
 from transformer.settings.run import RunConfig
-from transformer.settings.score import ScoreConfig
 from transformer.settings.translator import TranslatorConfig
 
 Scorer = Callable[..., list[TargetScore]]

@@ -5,19 +5,19 @@ from dataclasses import replace
 from pathlib import Path
 
 from transformer.checkpoint.checkpoint import portable_part, read_payload
-from transformer.checkpoint.locate import find_checkpoint, is_exported
+from transformer.checkpoint.run_directory import find_checkpoint, is_exported
 from transformer.checkpoint.trust import named_classes
 from transformer.commands.scoring import require_trusted
 from transformer.common.errors import InputError, MissingFile
 from transformer.common.files import require_writable
 from transformer.common.own_code import import_code
 from transformer.data.corpora.evaluation_text import read_texts, run_split
-from transformer.data.corpora.mixture import AnySplit
+from transformer.data.corpora.resolve import AnySplit
 from transformer.data.corpora.split import Split
 from transformer.data.text.parallel import Corpus, Referenced, file_format
 from transformer.settings.data import DataConfig
+from transformer.settings.evaluation import ScoredTextKeys
 from transformer.settings.run import RunConfig
-from transformer.settings.scoring import ScoredTextKeys
 from transformer.tasks.registry import is_translation
 
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 from typing import Any
 
 from transformer.checkpoint.trust import require_trust
+from transformer.settings.evaluation import ScoringKeys
 from transformer.settings.metrics import MetricsConfig
 from transformer.settings.run import RunConfig
-from transformer.settings.scoring import ScoringKeys
 
 
 def changed_metrics(keys: ScoringKeys, run: RunConfig | None, checkpoint: object) -> MetricsConfig:

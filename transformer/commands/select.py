@@ -15,8 +15,8 @@ from transformer.data.text.parallel import plain_pairs
 from transformer.decoding.long_inputs import base_language
 from transformer.evaluation.metrics import nearest
 from transformer.settings.data import DataConfig
+from transformer.settings.evaluation import SelectConfig
 from transformer.settings.metrics import MetricsConfig
-from transformer.settings.select import SelectConfig
 from transformer.settings.translator import TranslatorConfig
 
 if TYPE_CHECKING:

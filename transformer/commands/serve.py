@@ -14,7 +14,7 @@ from transformer.interchange.translators import load_translator, local_run
 from transformer.quality.failures.flagging import Flagging
 from transformer.quality.failures.flags import Detector
 from transformer.serving.languages import Direction, Directions, trained_directions
-from transformer.settings.serve import ServeConfig
+from transformer.settings.commands import ServeConfig
 
 _PACKAGES = ("lxml", "multipart", "prometheus_client", "py3langid", "starlette", "uvicorn")
 

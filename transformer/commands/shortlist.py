@@ -8,12 +8,12 @@ from typing import NamedTuple
 import numpy as np
 
 from transformer.checkpoint.checkpoint import portable_part, read_payload, require_translation
-from transformer.checkpoint.locate import find_checkpoint, run_folder
+from transformer.checkpoint.run_directory import find_checkpoint, run_folder
 from transformer.checkpoint.trust import require_trust
 from transformer.common.errors import InputError
 from transformer.common.files import require_writable
 from transformer.data.corpora.evaluation_text import run_split
-from transformer.data.corpora.mixture import AnySplit
+from transformer.data.corpora.resolve import AnySplit
 from transformer.data.corpora.split import Split
 from transformer.data.text.lexical_translation import IdPair, ibm_model_1, linked_lexicon
 from transformer.data.text.parallel import Corpus
@@ -21,8 +21,8 @@ from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.search.shortlist import FILE, Shortlist, check_tags
 from transformer.interchange.translators import fetched
+from transformer.settings.commands import ShortlistConfig
 from transformer.settings.run import RunConfig
-from transformer.settings.shortlist import ShortlistConfig
 
 CHUNK, LONGEST = 4096, 256
 """Pairs that are encoded at once; tokens of a side of a pair that Model 1 reads."""

@@ -5,17 +5,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 from transformer.checkpoint.checkpoint import Loaded
-from transformer.checkpoint.locate import run_folder
+from transformer.checkpoint.run_directory import run_folder
 from transformer.commands.scored_text import other_task, pairs_to_score, text_to_score
 from transformer.commands.scoring import changed_metrics
 from transformer.common.errors import InputError, did_you_mean
 from transformer.common.files import require_writable, write_text_whole
-from transformer.data.text_noise.catalog import DISTURBANCES
+from transformer.data.text_noise import DISTURBANCES
 from transformer.evaluation.metrics import build_metric
 from transformer.interchange.translators import load_translator, local_run
 from transformer.quality.failures.flags import Detector
 from transformer.quality.stress import StressReport, StressTest, sample_size
-from transformer.settings.stress import StressConfig
+from transformer.settings.evaluation import StressConfig
 
 SECONDS = 120.0
 """Of a test with ``sentences="auto"``, about."""

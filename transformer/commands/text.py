@@ -9,7 +9,7 @@ from transformer.commands.corpus import one_corpus, split_names
 from transformer.common.errors import InputError
 from transformer.common.files import check_output_path, written_whole
 from transformer.data.corpora.resolve import find_corpus_splits
-from transformer.settings.text import TextConfig
+from transformer.settings.corpora import TextConfig
 
 
 class WrittenSplit(NamedTuple):

@@ -19,8 +19,8 @@ from transformer.model.decoder import DecoderLayer
 from transformer.model.head_masks import HeadName
 from transformer.model.layers.dropout import evaluating
 from transformer.model.transformer import Transformer
-from transformer.settings.loss import LossConfig
 from transformer.settings.model import ModelConfig
+from transformer.settings.training import LossConfig
 
 
 @dataclass(frozen=True)

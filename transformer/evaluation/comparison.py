@@ -16,7 +16,7 @@ from sacrebleu.metrics.base import Metric
 
 from transformer.evaluation.metrics import build_metric, reference_streams
 from transformer.evaluation.significance import TestedMetric, paired_tests
-from transformer.settings.compare import ComparisonKeys
+from transformer.settings.evaluation import ComparisonKeys
 from transformer.settings.metrics import Better, MetricsConfig
 
 

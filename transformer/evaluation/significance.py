@@ -16,7 +16,7 @@ from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
 
 from transformer.evaluation.metrics import reference_streams
-from transformer.settings.compare import Resampling
+from transformer.settings.evaluation import Resampling
 from transformer.settings.metrics import Better
 
 SURE = 0.05

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, NamedTuple
 
 from transformer.common.escaping import escaped
 from transformer.data.corpora.split import NumberedPair
-from transformer.settings.doctor import CHECKS
+from transformer.settings.corpora import CHECKS
 
 Side = Literal["source", "target"]
 SIDES: tuple[Side, Side] = ("source", "target")

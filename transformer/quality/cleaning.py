@@ -21,7 +21,7 @@ from transformer.data.text.parallel import Corpus, Pair, read_lines
 from transformer.data.text.word_alignment import word_count
 from transformer.quality.checks import characters, markup
 from transformer.quality.corpus_checks import Checks
-from transformer.settings.clean import REPAIRS
+from transformer.settings.corpora import REPAIRS
 
 # Faults that a summary names.
 _NAMED = 3

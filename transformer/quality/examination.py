@@ -12,16 +12,15 @@ import numpy as np
 
 from transformer.common.cache import locked, remembered
 from transformer.common.files import given_path
-from transformer.data.corpora.mixture import corpus_configs
-from transformer.data.corpora.resolve import find_corpus_splits
+from transformer.data.corpora.resolve import corpus_configs, find_corpus_splits
 from transformer.data.corpora.split import Split, numbered
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.quality.check import SIDES, ExaminationConfig, Finding
 from transformer.quality.checks.repeated_text import Leaks
 from transformer.quality.corpus_checks import Checks
 from transformer.quality.examined_text import line_location
+from transformer.settings.corpora import CHECKS
 from transformer.settings.data import DataConfig
-from transformer.settings.doctor import CHECKS
 
 _PERCENTILES = (1, 50, 99)
 LENGTHS = ("split", "pairs", "side", "mean", *(f"{p} %" for p in _PERCENTILES), "longest")

@@ -11,7 +11,7 @@ from sacrebleu.metrics import CHRF
 
 from transformer.common.errors import InputError
 from transformer.data.text.parallel import Referenced
-from transformer.data.text_noise.catalog import DISTURBANCES, Disturbance
+from transformer.data.text_noise import DISTURBANCES, Disturbance
 from transformer.data.tokenization.tags import parse_tags, with_tags
 from transformer.decoding.translator import Translator
 from transformer.evaluation.metrics import Score, score

@@ -1,1 +1,1 @@
-"""Every setting as frozen dataclasses, without torch: a module a group or command of conf/."""
+"""Every setting as frozen dataclasses, without torch."""

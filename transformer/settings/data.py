@@ -1,10 +1,10 @@
-"""Settings of a run's text and batches: the keys under ``data.``; reads no file."""
+"""Settings of a run's text and batches: the keys under ``data.`` and ``augmentation.``."""
 
 import math
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Annotated, Literal
 
 from transformer.common.errors import raise_objections
@@ -49,7 +49,7 @@ class CorpusConfig(Settings, group="data.corpora"):
 
 @dataclass(frozen=True)
 class DenoisingConfig(Settings, group="data.denoising"):
-    """The noise of ``task=denoising`` (binarized/denoising.py)."""
+    """The noise of ``task=denoising`` (datamodules/denoising.py)."""
 
     objective: Literal["spans", "infilling"] = "spans"
     """"spans": a sentinel for each masked span, and the model writes the spans (T5). "infilling": a
@@ -116,7 +116,39 @@ class DataConfig(Settings, group="data"):
     denoising: DenoisingConfig = DenoisingConfig()
 
     def _objections(self) -> Iterator[str]:
-        return _contradictions(self)
+        corpora = self.corpora or {}
+        yield from self._bad_names()
+        if self.corpora is not None and not corpora:
+            yield "data.corpora={} names none; give NAME:{train:…} for each"
+        plain = not corpora and not self.target_tag and (self.documents or 1) == 1
+        if self.streaming and not (plain and self.corpus == "files" and self.alignment is None):
+            yield (
+                "data.streaming=true reads files of one corpus of single sentences without tags or "
+                "links; set data=files data.corpora=null data.documents=null data.target_tag=false "
+                "data.alignment=null, or data.streaming=false"
+            )
+        if not corpora and self.document_key is not None and self.documents is None:
+            yield "data.document_key needs data.documents=N"
+        unweighted = [name for name, corpus in corpora.items() if corpus.weight is None]
+        if 0 < len(unweighted) < len(corpora):
+            yield (
+                f"data.corpora.{unweighted[0]}.weight is missing; give a weight to each corpus, or "
+                "to none"
+            )
+
+    def _bad_names(self) -> Iterator[str]:
+        """Object to names and tags that have other characters than letters, digits and ._+-."""
+        names = [("data.target", self.target if self.target_tag else None)]
+        for name, corpus in (self.corpora or {}).items():
+            key = f"data.corpora.{name}"
+            names += [
+                ("data.corpora", name),
+                (f"{key}.tag", corpus.tag),
+                (f"{key}.target", corpus.target if self.target_tag else None),
+            ]
+        for key, used in names:
+            if used is not None and not _NAME.fullmatch(used):
+                yield f"{key}={used!r} cannot be a name or tag; use letters, digits and ._+-"
 
     @property
     def budget(self) -> int:
@@ -134,40 +166,10 @@ class DataConfig(Settings, group="data"):
         )
 
 
-def _contradictions(config: DataConfig) -> Iterator[str]:
-    corpora = config.corpora or {}
-    yield from _bad_names(config, corpora)
-    if config.corpora is not None and not corpora:
-        yield "data.corpora={} names none; give NAME:{train:…} for each"
-    single = not corpora and not config.target_tag and (config.documents or 1) == 1
-    if config.streaming and not (single and config.corpus == "files" and config.alignment is None):
-        yield (
-            "data.streaming=true reads files of one corpus of single sentences without tags or "
-            "links; set data=files data.corpora=null data.documents=null data.target_tag=false "
-            "data.alignment=null, or data.streaming=false"
-        )
-    if not corpora and config.document_key is not None and config.documents is None:
-        yield "data.document_key needs data.documents=N"
-    missing = [name for name, corpus in corpora.items() if corpus.weight is None]
-    if 0 < len(missing) < len(corpora):
-        yield f"data.corpora.{missing[0]}.weight is missing; give a weight to each corpus, or none"
-
-
-def _bad_names(config: DataConfig, corpora: Mapping[str, CorpusConfig]) -> Iterator[str]:
-    names = [("data.target", config.target if config.target_tag else None)]
-    for name, corpus in corpora.items():
-        target = corpus.target if config.target_tag else None
-        where = f"data.corpora.{name}"
-        names += [("data.corpora", name), (f"{where}.tag", corpus.tag), (f"{where}.target", target)]
-    for key, used in names:
-        if used is not None and not _NAME.fullmatch(used):
-            yield f"{key}={used!r} cannot be a name or tag; use letters, digits and ._+-"
-
-
 def unused_keys(config: DataConfig) -> list[str]:
     """Return the keys that name files or their contents and that this kind of corpus ignores."""
     read = _KEYS_READ.get(config.corpus, ("root", "alignment", "lang"))
-    return [k for k in _KEYS_OF_FILES if k not in read and getattr(config, k) is not None]
+    return [key for key in _KEYS_OF_FILES if key not in read and getattr(config, key) is not None]
 
 
 def check_unused_keys(config: DataConfig) -> None:
@@ -179,3 +181,33 @@ def check_unused_keys(config: DataConfig) -> None:
         f"data.{key} out"
         for key in unused
     )
+
+
+Probability = Annotated[float, Range(0, 1)]
+
+
+@dataclass(frozen=True)
+class AugmentationConfig(Settings, group="augmentation"):
+    """Probabilities of disturbances, at most one a pair (``conf/augmentation/none.yaml``)."""
+
+    upper: Probability = 0.0
+    title: Probability = 0.0
+    lower: Probability = 0.0
+    typos: Probability = 0.0
+    punctuation: Probability = 0.0
+    blanks: Probability = 0.0
+    emoji: Probability = 0.0
+    noise: Probability = 0.0
+    joined: Probability = 0.0
+
+    def _objections(self) -> Iterator[str]:
+        total = sum(astuple(self))
+        if total > 1 + 1e-9:
+            yield (
+                f"the probabilities of augmentation have the sum {total:.3g}; at most one changes "
+                "a pair, so give numbers with a sum of at most 1"
+            )
+
+    @property
+    def active(self) -> bool:
+        return any(astuple(self))

@@ -122,17 +122,20 @@ def length_penalty(length: Any, alpha: float, form: PenaltyForm = "wu") -> Any:
     return ((5 + length) / 6) ** alpha if form == "wu" else (1.0 * length) ** alpha
 
 
-_OWN = {
+_KEYS_OF_ONE_ALGORITHM = {
     "diverse": ("groups", "diversity"),
     "sampling": ("temperature", "top_k", "top_p", "min_p", "epsilon"),
     "mbr": ("candidates", "candidates_by", "utility"),
 }
 SETTINGS: dict[str, dict[str, Any]] = {
-    owner: {name: getattr(SearchConfig, name) for name in names} for owner, names in _OWN.items()
+    owner: {name: getattr(SearchConfig, name) for name in names}
+    for owner, names in _KEYS_OF_ONE_ALGORITHM.items()
 }
 """Settings of a single algorithm, with the values that have no effect: their defaults."""
 
-NEUTRAL: dict[str, Any] = {k: v for neutral in SETTINGS.values() for k, v in neutral.items()}
+NEUTRAL: dict[str, Any] = {
+    name: value for settings in SETTINGS.values() for name, value in settings.items()
+}
 """The values of all `SETTINGS` that have no effect."""
 
 
@@ -146,14 +149,20 @@ def _contradictions(config: SearchConfig) -> Iterator[str]:
     if config.shortlist is not None and search == "sampling":
         yield "decoding.shortlist has no effect with sampling; set decoding.shortlist=null"
     if config.algorithm != "sampling" and config.nbest > width:
-        wider = f"decoding.{key}={config.nbest}"
+        remedy = f"decoding.{key}={config.nbest}"
+        if config.algorithm == "greedy":
+            remedy = f"decoding=beam {remedy}"
         yield (
             f"decoding.nbest={config.nbest} is more than decoding.{key}={width} can find; set "
-            f"{'decoding=beam ' * (config.algorithm == 'greedy')}{wider}"
+            f"{remedy}"
         )
     if search == "diverse" and width % config.groups:
         yield f"decoding.{key}={width} is no multiple of decoding.groups={config.groups}"
-    unused = {name: s for name, s in SETTINGS.items() if name not in (config.algorithm, search)}
+    unused = {
+        owner: settings
+        for owner, settings in SETTINGS.items()
+        if owner not in (config.algorithm, search)
+    }
     if search in ("greedy", "sampling"):
         unused["beam"] = {"beam_size": 1}
     for owner, neutral in unused.items():

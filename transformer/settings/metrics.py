@@ -80,13 +80,13 @@ class MetricsConfig(Settings, group="metrics"):
 
     @property
     def tested(self) -> list[str]:
-        own = [name for name in ("custom", "comet") if getattr(self, name) is not None]
-        return list(dict.fromkeys([*self.test, *own, self.choose]))
+        external = [name for name in ("custom", "comet") if getattr(self, name) is not None]
+        return list(dict.fromkeys([*self.test, *external, self.choose]))
 
     @property
     def validated(self) -> list[str]:
-        own = [] if self.custom is None else ["custom"]
-        return list(dict.fromkeys([*self.validation, *own, self.choose]))
+        external = [] if self.custom is None else ["custom"]
+        return list(dict.fromkeys([*self.validation, *external, self.choose]))
 
     def better(self, name: str) -> Better:
         return self.custom_better if name == "custom" else METRICS[name].better

@@ -145,7 +145,8 @@ class ModelConfig(Settings, group="model"):
 
 
 def _contradictions(config: ModelConfig) -> Iterator[str]:
-    heads, width = f"model.num_heads={config.num_heads}", f"model.d_model={config.d_model}"
+    heads = f"model.num_heads={config.num_heads}"
+    width = f"model.d_model={config.d_model}"
     if config.head_dim is None and config.d_model % config.num_heads:
         yield f"{width} is not a multiple of {heads}; choose a multiple, or set model.head_dim"
     if config.num_kv_heads is not None and config.num_heads % config.num_kv_heads:
@@ -170,8 +171,8 @@ def _contradictions(config: ModelConfig) -> Iterator[str]:
             "model.decoder_layer=ssru has no self-attention for model.decoder_pattern or "
             "model.positions=relative; leave them out"
         )
-    one_table = config.tie_embeddings in ("all", "inputs")
-    if one_table and config.source_vocab_size != config.target_vocab_size:
+    tied_inputs = config.tie_embeddings in ("all", "inputs")
+    if tied_inputs and config.source_vocab_size != config.target_vocab_size:
         yield (
             f"model.tie_embeddings={config.tie_embeddings} needs one vocabulary for both sides; "
             "set tokenizer.joint=true or model.tie_embeddings=decoder"

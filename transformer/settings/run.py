@@ -10,19 +10,20 @@ from typing import Any, Literal
 
 from transformer.common.errors import InputError
 from transformer.common.schema import Settings, typed
-from transformer.settings.augmentation import AugmentationConfig
-from transformer.settings.callbacks import CallbacksConfig
-from transformer.settings.data import DataConfig
+from transformer.settings.data import AugmentationConfig, DataConfig
 from transformer.settings.decoding import SearchConfig
-from transformer.settings.logger import LoggerConfig
-from transformer.settings.loss import LossConfig
 from transformer.settings.metrics import METRICS, OTHER_VALUES, MetricsConfig
 from transformer.settings.model import ModelConfig
-from transformer.settings.optimizer import OptimizerConfig
-from transformer.settings.recovery import RecoveryConfig
-from transformer.settings.schedule import ScheduleConfig
 from transformer.settings.tokenizer import TokenizerConfig
-from transformer.settings.trainer import TrainerConfig
+from transformer.settings.training import (
+    CallbacksConfig,
+    LoggerConfig,
+    LossConfig,
+    OptimizerConfig,
+    RecoveryConfig,
+    ScheduleConfig,
+    TrainerConfig,
+)
 
 OF_THE_TEXT = ("source_vocab_size", "target_vocab_size", "pad")
 """Fields of the model that are no keys of conf/model: the tokenizer decides them."""
@@ -89,8 +90,10 @@ def dotted_values(config: RunConfig) -> dict[str, Any]:
 
 
 def _dotted(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    # The name of a corpus may have a dot, and is then no part of a key.
-    for key, value in ((key, value) for key, value in values.items() if "." not in key):
+    for key, value in values.items():
+        # The name of a corpus may have a dot, and is then no part of a key.
+        if "." in key:
+            continue
         yield f"{prefix}{key}", value
         if isinstance(value, Mapping):
             yield from _dotted(value, f"{prefix}{key}.")
@@ -117,7 +120,7 @@ def _plain(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def untied(config: RunConfig) -> RunConfig:
-    """The config with only target embeddings tied where the sides have tokens of two kinds."""
+    """The config; only target embeddings are tied if the sides have two kinds of tokens."""
     source, target = config.tokenizer.algorithms
     if source == target or config.model.tie_embeddings != "all":
         return config
@@ -133,8 +136,12 @@ def check_objective(metric: str) -> None:
 
 def _contradictions(config: RunConfig) -> Iterator[str]:
     model = config.model
-    seeds, most = {"seed": config.seed, "data.seed": config.data.seed}, 2**32 - 1
-    yield from (f"{k}={n} must be from 0 to {most}" for k, n in seeds.items() if not 0 <= n <= most)
+    seeds = {"seed": config.seed, "data.seed": config.data.seed}
+    yield from (
+        f"{key}={seed} must be from 0 to {2**32 - 1}"
+        for key, seed in seeds.items()
+        if not 0 <= seed < 2**32
+    )
     if config.objective is not None:
         check_objective(config.objective)
     if ":" in config.decoding.utility:

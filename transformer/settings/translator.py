@@ -1,4 +1,4 @@
-"""Settings of a translator that is loaded; conf/translate.yaml explains them."""
+"""Settings of a translator that is loaded, and the keys of ``translate`` and ``predict``."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from transformer.common.schema import Range, Settings
-from transformer.settings.decoding import SearchConfig
+from transformer.settings.decoding import OnFailure, SearchConfig
 from transformer.settings.model import Precision
 
 Averaging = Literal["probability", "log_probability"]
@@ -64,3 +64,44 @@ class TranslatorConfig(Settings):
         """The names of all checkpoints."""
         names = self.checkpoint
         return (names,) if isinstance(names, str) else tuple(names)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslateConfig(TranslatorConfig):
+    """What is translated, and what a translation has besides; conf/translate.yaml explains the
+    keys."""
+
+    input: str | Path | None = None
+    output: str | Path | None = None
+    launch: Launch | None = None
+    join: bool = False
+    """With ``launch``: ``output`` is one file of lines, not a folder."""
+    documents: bool | None = None
+    input_format: Form = "text"
+    glossary: Path | None = None
+    format: Form = "text"
+    """Of the lines of ``output``."""
+    attention: bool = False
+    alignment: bool = False
+    flags: bool = False
+    on_failure: OnFailure | None = None
+
+    def _objections(self) -> Iterator[str]:
+        yield from super()._objections()
+        if self.launch is not None and None in (self.input, self.output):
+            yield f"launch={self.launch} reads and writes files; set input= and output="
+        if self.join and self.launch is None:
+            yield "join=true is for launch=ray; leave it out"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictConfig(Settings):
+    """A tagger or a language model, and what it reads; conf/predict.yaml explains the keys."""
+
+    checkpoint: str = field(kw_only=False)
+    input: Path | None = None
+    output: Path | None = None
+    format: Form = "text"
+    device: str = "cpu"
+    batch_tokens: Annotated[int, Range(1)] | None = None
+    trust: bool = False

@@ -9,11 +9,10 @@ from transformer.data.corpora.resolve import find_splits
 from transformer.data.datamodules.base import BatchModule
 from transformer.data.datamodules.translation import TranslationData
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.settings.augmentation import AugmentationConfig
-from transformer.settings.data import DataConfig
-from transformer.settings.loss import LossConfig
+from transformer.settings.data import AugmentationConfig, DataConfig
 from transformer.settings.run import RunConfig
 from transformer.settings.tokenizer import TokenizerConfig
+from transformer.settings.training import LossConfig
 
 SENTENCES = ["a b c", "b c d e", "c a", "d d d a b", "e", "a e c b", "b a", "c c d", "d e a b c"]
 
@@ -105,7 +104,7 @@ def data_run(
 
 def first_epoch(module: BatchModule) -> list[Any]:
     """The batches of the first epoch, on one rank without accumulation."""
-    updates = islice(module.train_dataloader(), module.row.epoch_length)
+    updates = islice(module.train_dataloader(), module.sequence.epoch_length)
     return [batch for update in updates for batch in update.batches]
 
 

@@ -19,7 +19,7 @@ from transformer.data.batching.batch_sequence import RankAssignment
 from transformer.data.batching.loader import UpdateLoader
 from transformer.data.datamodules.translation import TranslationData
 from transformer.data.streaming.streamed_batches import StreamedKey
-from transformer.settings.augmentation import AugmentationConfig
+from transformer.settings.data import AugmentationConfig
 
 PAIRS = [(f"{a} {b}", f"{a} {b}"[::-1]) for a in SENTENCES for b in SENTENCES]
 PARTS = (PAIRS[:30], PAIRS[30:31], PAIRS[31:])
@@ -66,14 +66,14 @@ def stream(
 
 
 def texts(module: TranslationData, numbers: range) -> list[str]:
-    batches = (module._training[module.row[number]] for number in numbers)
+    batches = (module._training[module.sequence[number]] for number in numbers)
     return [t for b in batches for t in module.tokenizer.decode_target(b.target_output.tolist())]
 
 
 def epoch_of(module: TranslationData, epoch: int) -> range:
     """The numbers of the batches of an epoch."""
     number, found = 0, []
-    while (key := module.row[number]).epoch <= epoch:
+    while (key := module.sequence[number]).epoch <= epoch:
         found += [number] if key.epoch == epoch else []
         number += 1
     return range(found[0], found[-1] + 1)
@@ -81,7 +81,7 @@ def epoch_of(module: TranslationData, epoch: int) -> range:
 
 def state_at(module: TranslationData, number: int) -> dict[str, Any]:
     """The state of the stream of one rank, as a checkpoint has it, at a batch."""
-    state = module.row.state_dict(number, lambda value: [value])
+    state = module.sequence.state_dict(number, lambda value: [value])
     return json.loads(json.dumps(state))  # type: ignore[no-any-return]
 
 
@@ -115,7 +115,7 @@ class Ranks:
         self.modules, self.done = [make() for _ in range(ranks)], done
         self.loaders = [
             UpdateLoader(
-                *(_Keys(), module.row),
+                *(_Keys(), module.sequence),
                 assignment=RankAssignment(ranks, accumulation),
                 rank=rank,
                 done=lambda: self.done,

@@ -18,7 +18,7 @@ import yaml
 from safetensors.torch import load_file
 
 from tests.helpers.suite.lazy import hf
-from transformer.data.corpora.pocket import pocket_text
+from transformer.data.corpora.resolve import pocket_text
 
 
 def sentences(language: str, split: str = "train", count: int = 2000) -> list[str]:
@@ -47,7 +47,10 @@ def pieces(
 
 
 SIZES = {
-    **{"d_model": 32, "encoder_layers": 2, "decoder_layers": 3, "max_position_embeddings": 128},
+    "d_model": 32,
+    "encoder_layers": 2,
+    "decoder_layers": 3,
+    "max_position_embeddings": 128,
     **{f"{stack}_attention_heads": 4 for stack in ("encoder", "decoder")},
     **{f"{stack}_ffn_dim": 48 for stack in ("encoder", "decoder")},
 }
@@ -163,9 +166,14 @@ def marian_folder(
 
 
 _NPZ = (
-    *(("model.", ""), (".layers.", "_l"), (".self_attn_layer_norm", "_self_Wo_ln")),
-    *((".encoder_attn_layer_norm", "_context_Wo_ln"), (".final_layer_norm", "_ffn_ffn_ln")),
-    *((".self_attn.", "_self_"), (".encoder_attn.", "_context_"), (".fc", "_ffn_")),
+    ("model.", ""),
+    (".layers.", "_l"),
+    (".self_attn_layer_norm", "_self_Wo_ln"),
+    (".encoder_attn_layer_norm", "_context_Wo_ln"),
+    (".final_layer_norm", "_ffn_ffn_ln"),
+    (".self_attn.", "_self_"),
+    (".encoder_attn.", "_context_"),
+    (".fc", "_ffn_"),
 )
 
 

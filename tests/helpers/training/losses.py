@@ -3,7 +3,7 @@
 from typing import Any
 
 from transformer.common.schema import typed
-from transformer.settings.loss import LossConfig
+from transformer.settings.training import LossConfig
 
 
 def loss_config(**changes: Any) -> LossConfig:

@@ -12,13 +12,15 @@ from transformer.common.schema import typed
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.model.single_stack import SingleStack
 from transformer.model.transformer import Transformer
-from transformer.settings.optimizer import OptimizerConfig
-from transformer.settings.recovery import RecoveryConfig
 from transformer.settings.run import RunConfig
-from transformer.settings.schedule import ScheduleConfig
 from transformer.settings.tokenizer import TokenizerConfig
-from transformer.settings.trainer import TrainerConfig
-from transformer.tasks.translation_module import TranslationModule
+from transformer.settings.training import (
+    OptimizerConfig,
+    RecoveryConfig,
+    ScheduleConfig,
+    TrainerConfig,
+)
+from transformer.tasks.translation import TranslationModule
 
 
 def recovery_config(**changes: Any) -> RecoveryConfig:

@@ -67,11 +67,11 @@ def test_the_verbs_work_without_the_checkout(run: Run) -> None:
     run("text", "output=text", "splits=[test_novel]")
     assert len((run.folder / "text" / "test_novel.de").read_text("utf-8").splitlines()) == 500
     code = """
-from transformer.data.corpora.pocket import pocket_text
+from transformer.data.corpora.resolve import pocket_text
 from transformer.data.datamodules.tagging import read_pocket_tags
 from transformer.evaluation.attention_heads import AttentionView
 from transformer.reports.attention_page import attention_page
-from transformer.serving.interfaces.page import page_routes
+from transformer.serving.http_server import page_routes
 page_routes()
 print(len(attention_page(AttentionView("", "", False, "", "", "", 0, ()))))
 print(len(list(read_pocket_tags(pocket_text("en")["test"]))))

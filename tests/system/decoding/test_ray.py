@@ -26,8 +26,8 @@ from transformer.commands.ray_data import BlockFolder, score_files, translate_fi
 from transformer.commands.score import score_targets
 from transformer.commands.translate import translate, translate_file
 from transformer.common.errors import InputError
-from transformer.settings.score import ScoreConfig
-from transformer.settings.translate import TranslateConfig
+from transformer.settings.evaluation import ScoreConfig
+from transformer.settings.translator import TranslateConfig
 
 ray = pytest.importorskip("ray")
 

@@ -16,7 +16,7 @@ from tests.helpers.runs.outcomes import said
 from tests.helpers.runs.processes import tiny_overrides
 from tests.helpers.runs.recipes import recipe
 from transformer.checkpoint.checkpoint import PORTABLE
-from transformer.settings.doctor import CHECKS
+from transformer.settings.corpora import CHECKS
 
 pytestmark = pytest.mark.thorough
 

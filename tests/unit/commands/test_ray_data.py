@@ -19,8 +19,8 @@ from transformer.commands.ray_data import BlockFolder, score_files, translate_fi
 from transformer.common.errors import InputError
 from transformer.data.text.url_files import UrlFile
 from transformer.settings.decoding import SearchConfig
-from transformer.settings.score import ScoreConfig
-from transformer.settings.translate import TranslateConfig
+from transformer.settings.evaluation import ScoreConfig
+from transformer.settings.translator import TranslateConfig
 
 FILE = UrlFile("memory://bucket/a.txt", "a.txt", "6 bytes")
 TEXTS = [(FILE,)]

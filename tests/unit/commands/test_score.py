@@ -9,7 +9,7 @@ from tests.helpers.decoding.translators import PAIRS
 from tests.helpers.runs.tuning_runs import write_run
 from transformer.commands.score import score_targets
 from transformer.common.errors import InputError
-from transformer.settings.score import ScoreConfig
+from transformer.settings.evaluation import ScoreConfig
 
 
 def test_a_file_may_have_both_sides(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from transformer.data.corpora.evaluation_text import run_split, validation_pairs
 from transformer.data.corpora.split import Split
 from transformer.data.text.parallel import Corpus
 from transformer.settings.data import DataConfig
+from transformer.settings.evaluation import ScoredTextKeys
 from transformer.settings.run import RunConfig
-from transformer.settings.scoring import ScoredTextKeys
 
 PLACES: list[Callable[[DataConfig], object]] = [
     lambda data: scored_split(ScoredTextKeys(split="validation"), RunConfig(data=data), "RUN"),

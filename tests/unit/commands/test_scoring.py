@@ -5,9 +5,9 @@ import pytest
 from transformer.checkpoint.trust import TRUST
 from transformer.commands.scoring import changed_metrics, require_trusted
 from transformer.common.errors import InputError
+from transformer.settings.evaluation import ScoringKeys
 from transformer.settings.metrics import MetricsConfig
 from transformer.settings.run import RunConfig
-from transformer.settings.scoring import ScoringKeys
 
 RUN = RunConfig(metrics=MetricsConfig(lowercase=True, choose="chrf"))
 FOREIGN = RunConfig(metrics=MetricsConfig(custom="os:getcwd"))

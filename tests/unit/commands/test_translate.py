@@ -14,8 +14,8 @@ from transformer.commands.translate import translate, translate_file
 from transformer.common.errors import InputError
 from transformer.decoding.constraints.request import Constraints, Request
 from transformer.decoding.translator import Translator
-from transformer.settings.serve import ServeConfig
-from transformer.settings.translate import TranslateConfig
+from transformer.settings.commands import ServeConfig
+from transformer.settings.translator import TranslateConfig
 
 
 @pytest.fixture(scope="module")

@@ -14,10 +14,10 @@ from transformer.common.own_code import TRUST, import_code, own_class
 from transformer.decoding.mbr import utility_named
 from transformer.evaluation.metrics import score
 from transformer.model.build import build_transformer
-from transformer.settings.callbacks import CallbacksConfig
 from transformer.settings.metrics import MetricsConfig
 from transformer.settings.model import ModelConfig
 from transformer.settings.run import RunConfig
+from transformer.settings.training import CallbacksConfig
 
 
 @pytest.fixture

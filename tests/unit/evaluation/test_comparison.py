@@ -26,7 +26,7 @@ from transformer.evaluation.comparison import (
     words_by_frequency,
 )
 from transformer.reports.comparison import format_comparison, print_comparison, save_comparison
-from transformer.settings.compare import ComparisonKeys
+from transformer.settings.evaluation import ComparisonKeys
 
 REFERENCES = ["ein Hund | schläft [heute]", "zwei Katzen laufen `schnell`", "drei <Vögel> singen"]
 TEXT = ComparedText(

@@ -21,7 +21,7 @@ from tests.helpers.decoding.metrics import RAW
 from transformer.common.errors import InputError
 from transformer.evaluation.metrics import build_metric, score
 from transformer.evaluation.significance import paired_tests
-from transformer.settings.compare import Resampling
+from transformer.settings.evaluation import Resampling
 from transformer.settings.metrics import METRICS, MetricsConfig
 
 Texts = Sequence[str]

@@ -12,7 +12,7 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 
 from transformer.common.errors import InputError
 from transformer.evaluation.significance import TestedScore, paired_tests
-from transformer.settings.compare import Resampling
+from transformer.settings.evaluation import Resampling
 
 REFERENCES = [
     f"the {animal} {verb} over the {index} at {hour}"

@@ -9,7 +9,7 @@ from transformer.common.errors import InputError, MissingFile
 from transformer.decoding.translator import Translator
 from transformer.interchange import import_model
 from transformer.interchange.translators import local_run
-from transformer.settings.import_model import ImportConfig
+from transformer.settings.commands import ImportConfig
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from transformer.quality.cleaning import CleanedSplit, choose_pairs, clean
 from transformer.quality.corpus_checks import Checks
 from transformer.quality.examination import examine
 from transformer.quality.examined_text import given_texts
-from transformer.settings.doctor import CHECKS
+from transformer.settings.corpora import CHECKS
 
 WANTED = frozenset(CHECKS) - {"several_targets", "several_sources"}
 

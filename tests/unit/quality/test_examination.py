@@ -14,8 +14,8 @@ from tests.unit.quality.texts import clean_texts, examination_config, planted_te
 from transformer.quality import examination
 from transformer.quality.check import Finding
 from transformer.quality.examination import Examination, describe_lengths, examine, log_faults
+from transformer.settings.corpora import CHECKS, Thresholds
 from transformer.settings.data import CorpusConfig, DataConfig
-from transformer.settings.doctor import CHECKS, Thresholds
 
 ALLOWED = vars(Thresholds()) | {"leak_target": 0.25}
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from transformer.data.text_noise.catalog import DISTURBANCES
+from transformer.data.text_noise import DISTURBANCES
 from transformer.data.tokenization.tags import SourceTags, TaggedText, parse_tags
 from transformer.decoding.translator import Candidate, Translation, Translator
 from transformer.quality.failures.flags import Detector

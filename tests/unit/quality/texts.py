@@ -4,11 +4,11 @@ from functools import cache
 from itertools import chain, islice
 from pathlib import Path
 
-from transformer.data.corpora.pocket import pocket_splits
+from transformer.data.corpora.resolve import pocket_splits
 from transformer.data.corpora.split import Split
 from transformer.data.text.parallel import Corpus
 from transformer.quality.check import ExaminationConfig
-from transformer.settings.doctor import CHECKS
+from transformer.settings.corpora import CHECKS
 
 Pairs = list[tuple[str, str]]
 Texts = dict[str, Pairs]

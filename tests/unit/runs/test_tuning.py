@@ -23,8 +23,8 @@ from transformer.runs.tuning import (
     try_all,
     with_search,
 )
+from transformer.settings.evaluation import TuneConfig
 from transformer.settings.metrics import MetricsConfig
-from transformer.settings.tune import TuneConfig
 
 NAME = "model.projection.weight"
 

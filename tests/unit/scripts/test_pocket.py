@@ -9,10 +9,10 @@ from shutil import copytree
 import pytest
 import yaml
 
-from scripts.pocket.choice import Choice
+from scripts.pocket.derivation import Choice
 from scripts.pocket.generate import LANGUAGE, SEED, SIZES, generate_splits, input_files
 from scripts.pocket.grammar import Grammar
-from scripts.pocket.lexical_entry import Candidates, Entry
+from scripts.pocket.lexicon import Candidates, Entry
 from scripts.pocket.rule import Option, Rule
 
 COMMITTED = Path(__file__).parents[3] / "data" / "pocket"

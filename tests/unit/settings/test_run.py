@@ -13,15 +13,11 @@ from tests.helpers.training.updates import recovery_config
 from transformer.cli.config.compose import compose_config, run_settings
 from transformer.common.errors import InputError
 from transformer.common.schema import typed
-from transformer.settings.compare import CompareConfig
+from transformer.settings.corpora import TextConfig
 from transformer.settings.data import CorpusConfig, DataConfig
-from transformer.settings.evaluate import EvaluateConfig
-from transformer.settings.optimizer import OptimizerConfig
+from transformer.settings.evaluation import CompareConfig, EvaluateConfig, StressConfig
 from transformer.settings.run import RunConfig, dotted_values
-from transformer.settings.schedule import ScheduleConfig
-from transformer.settings.stress import StressConfig
-from transformer.settings.text import TextConfig
-from transformer.settings.trainer import TrainerConfig
+from transformer.settings.training import OptimizerConfig, ScheduleConfig, TrainerConfig
 from transformer.tasks.registry import task_class
 
 

@@ -10,7 +10,7 @@ from transformer.cli.threads import set_threads
 from transformer.commands.clean import clean
 from transformer.quality.cleaning import CleanedSplit
 from transformer.reports.scores import print_json
-from transformer.settings.clean import CleanConfig
+from transformer.settings.corpora import CleanConfig
 
 
 def run(config: CleanConfig, arguments: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ from transformer.commands.doctor import doctor
 from transformer.common.errors import InputError
 from transformer.quality import examination as rows
 from transformer.reports.scores import build_table, print_json, table_console
-from transformer.settings.doctor import DoctorConfig
+from transformer.settings.corpora import DoctorConfig
 
 
 def run(config: DoctorConfig, arguments: Sequence[str]) -> None:

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 
 from transformer.commands.text import text
-from transformer.settings.text import TextConfig
+from transformer.settings.corpora import TextConfig
 
 
 def run(config: TextConfig, _: Sequence[str]) -> None:

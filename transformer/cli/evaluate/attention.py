@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from transformer.cli.threads import set_threads
 from transformer.commands.attention import attention
 from transformer.reports.heads import print_best
-from transformer.settings.attention import AttentionConfig
+from transformer.settings.commands import AttentionConfig
 
 
 def run(config: AttentionConfig, _: Sequence[str]) -> None:

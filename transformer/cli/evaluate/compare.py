@@ -8,7 +8,7 @@ from transformer.commands.compare import compare
 from transformer.evaluation.comparison import Comparison
 from transformer.reports.comparison import format_comparison, print_comparison
 from transformer.reports.scores import print_json
-from transformer.settings.compare import CompareConfig
+from transformer.settings.evaluation import CompareConfig
 
 
 def run(config: CompareConfig, _: Sequence[str]) -> None:

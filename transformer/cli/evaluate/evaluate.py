@@ -14,7 +14,7 @@ from transformer.reports.scores import (
     print_table,
     table_console,
 )
-from transformer.settings.evaluate import EvaluateConfig
+from transformer.settings.evaluation import EvaluateConfig
 
 
 def run(config: EvaluateConfig, _: Sequence[str]) -> None:

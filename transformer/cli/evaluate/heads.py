@@ -9,7 +9,7 @@ from rich.progress import Progress
 from transformer.cli.threads import set_threads
 from transformer.commands import heads
 from transformer.reports.scores import print_json
-from transformer.settings.heads import HeadsConfig
+from transformer.settings.commands import HeadsConfig
 
 
 def run(config: HeadsConfig, _: Sequence[str]) -> None:

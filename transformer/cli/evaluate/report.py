@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from transformer.commands.report import report
-from transformer.settings.report import ReportConfig
+from transformer.settings.commands import ReportConfig
 
 
 def run(config: ReportConfig, _: Sequence[str]) -> None:

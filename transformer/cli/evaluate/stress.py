@@ -12,7 +12,7 @@ from transformer.commands.scored_text import text_name
 from transformer.commands.stress import stress
 from transformer.quality.stress import StressReport
 from transformer.reports.scores import build_table
-from transformer.settings.stress import StressConfig
+from transformer.settings.evaluation import StressConfig
 
 
 def run(config: StressConfig, _: Sequence[str]) -> None:

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from transformer.commands.export import export
-from transformer.settings.export import ExportConfig
+from transformer.settings.commands import ExportConfig
 
 
 def run(config: ExportConfig, _: Sequence[str]) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from transformer.interchange.import_model import import_model
-from transformer.settings.import_model import ImportConfig
+from transformer.settings.commands import ImportConfig
 
 
 def run(config: ImportConfig, _: Sequence[str]) -> None:

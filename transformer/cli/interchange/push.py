@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from transformer.commands.export import push
 from transformer.common.files import HUB
-from transformer.settings.push import PushConfig
+from transformer.settings.commands import PushConfig
 
 
 def run(config: PushConfig, _: Sequence[str]) -> None:

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 
 from transformer.commands.average import average
-from transformer.settings.average import AverageConfig
+from transformer.settings.commands import AverageConfig
 
 
 def run(config: AverageConfig, _: Sequence[str]) -> None:

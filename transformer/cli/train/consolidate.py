@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from transformer.commands.consolidate import consolidate
-from transformer.settings.consolidate import ConsolidateConfig
+from transformer.settings.commands import ConsolidateConfig
 
 
 def run(config: ConsolidateConfig, _: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ from transformer.cli.threads import set_threads
 from transformer.commands.tune import MissingWeights, tune
 from transformer.reports.scores import print_json
 from transformer.runs.tuning import Challenge, Trial
-from transformer.settings.tune import TuneConfig
+from transformer.settings.evaluation import TuneConfig
 
 
 def run(config: TuneConfig, _: Sequence[str]) -> None:

@@ -4,8 +4,8 @@ import os
 import sys
 
 from transformer.common.errors import Interrupted
-from transformer.settings.score import ScoreConfig
-from transformer.settings.translate import TranslateConfig
+from transformer.settings.evaluation import ScoreConfig
+from transformer.settings.translator import TranslateConfig
 
 
 def launch(config: TranslateConfig | ScoreConfig) -> None:

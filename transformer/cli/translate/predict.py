@@ -8,7 +8,7 @@ from transformer.cli.translate.line_io import open_input, open_output
 from transformer.commands.lines import format_line, regular_files
 from transformer.commands.predict import predict, predict_file
 from transformer.decoding.prediction import Predictor
-from transformer.settings.predict import PredictConfig
+from transformer.settings.translator import PredictConfig
 
 
 def run(config: PredictConfig, _: Sequence[str]) -> None:

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 from transformer.cli.threads import set_threads
 from transformer.commands.score import score_targets
-from transformer.settings.score import ScoreConfig
+from transformer.settings.evaluation import ScoreConfig
 
 
 def run(config: ScoreConfig, _: Sequence[str]) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from transformer.cli.threads import set_threads
 from transformer.commands.select import select
-from transformer.settings.select import SelectConfig
+from transformer.settings.evaluation import SelectConfig
 
 
 def run(config: SelectConfig, _: Sequence[str]) -> None:

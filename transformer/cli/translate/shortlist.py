@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 
 from transformer.commands.shortlist import shortlist
-from transformer.settings.shortlist import ShortlistConfig
+from transformer.settings.commands import ShortlistConfig
 
 
 def run(config: ShortlistConfig, _: Sequence[str]) -> None:

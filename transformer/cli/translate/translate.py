@@ -10,7 +10,7 @@ from transformer.commands.lines import regular_files
 from transformer.commands.part_files import LineAssignment
 from transformer.commands.translate import translate, translate_file, write_translations
 from transformer.common.errors import InputError, Interrupted, require_package
-from transformer.settings.translate import TranslateConfig
+from transformer.settings.translator import TranslateConfig
 
 
 def run(config: TranslateConfig, arguments: Sequence[str]) -> None:

@@ -52,7 +52,7 @@ class PaddedBatch:
         return (self.source,)
 
     def halves(self: P) -> tuple[P, P]:
-        """Return the first and the second half of the rows, without needless padding."""
+        """Return the first and the second half of the rows, each padded to its longest row."""
         middle = (self.size + 1) // 2
         return self._rows(slice(None, middle)), self._rows(slice(middle, None))
 
@@ -66,7 +66,9 @@ class PaddedBatch:
         return replace(self, source=self.source[rows, : _longest(self.source[rows])])
 
     def _each(self: P, change: Callable[[Tensor], Tensor]) -> P:
-        changed = {name: change(part) for name, part in vars(self).items() if part is not None}
+        changed = {
+            name: change(tensor) for name, tensor in vars(self).items() if tensor is not None
+        }
         return replace(self, **changed)
 
 
@@ -102,14 +104,18 @@ class Batch(PaddedBatch):
         return self.source, self.target_output
 
     def _rows(self, rows: slice) -> "Batch":
-        source, target = _longest(self.source[rows]), _longest(self.target_output[rows])
-        links, labels = self.alignment, self.target_output[rows, :target]
+        source_length = _longest(self.source[rows])
+        target_length = _longest(self.target_output[rows])
+        labels = self.target_output[rows, :target_length]
+        alignment = self.alignment
+        if alignment is not None:
+            alignment = alignment[rows, :target_length, :source_length]
         return Batch(
-            source=self.source[rows, :source],
-            target_input=self.target_input[rows, :target],
+            source=self.source[rows, :source_length],
+            target_input=self.target_input[rows, :target_length],
             target_output=labels,
             labeled=flat_indices(labels != PAD),
-            alignment=None if links is None else links[rows, :target, :source],
+            alignment=alignment,
         )
 
 
@@ -145,7 +151,8 @@ def collate(
     # batch (bos subwords eos) -> batch (bos subwords), batch (subwords eos). EOS at the end of a
     # shorter row of the input becomes padding.
     target_input = shifted[:, :-1].masked_fill(shifted[:, :-1] == EOS, PAD)
-    source, target_output = pad_source(sources), shifted[:, 1:].contiguous()
+    target_output = shifted[:, 1:].contiguous()
+    source = pad_source(sources)
     alignment = None
     if links is not None:
         alignment = torch.zeros(*target_output.shape, source.shape[1], dtype=torch.bool)

@@ -1,19 +1,196 @@
-"""Endless sequences of batches, of one or several corpora, and their assignment to ranks."""
+"""The order of batches: plans of an epoch, endless sequences of epochs, assignment to ranks."""
 
 import math
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any, TypeVar
 
 import numpy as np
 from jaxtyping import Int
 from torch.utils.data import Dataset
 
-from transformer.data.batching.token_batches import BatchKey, BatchPlan, EpochBatches
+from transformer.common.errors import InputError
 
-_BLOCK = 1_000
+
+@dataclass(frozen=True)
+class BatchKey:
+    """Key of a batch: pairs of a corpus, and the epoch, which seeds subword sampling."""
+
+    epoch: int
+    pairs: Int[np.ndarray, " batch"]
+    corpus: int = 0
+
+
+@dataclass(frozen=True)
+class EpochBatches:
+    """The batches of one epoch: batch k is ``pairs[bounds[k]:bounds[k + 1]]``."""
+
+    pairs: Int[np.ndarray, " pair"]
+    bounds: Int[np.ndarray, " bound"]
+
+    def __len__(self) -> int:
+        return len(self.bounds) - 1
+
+    def __getitem__(self, index: int) -> Int[np.ndarray, " batch"]:
+        return self.pairs[self.bounds[index] : self.bounds[index + 1]]
+
+
+class BatchPlan:
+    """Divides a corpus into batches, and shuffles them for an epoch.
+
+    Every pair is in one batch of an epoch; all epochs have the same number of batches. Rows times
+    the longest side of a batch with its eos never exceed the budget.
+    """
+
+    def __init__(
+        self,
+        source_lengths: Int[np.ndarray, " pair"],
+        target_lengths: Int[np.ndarray, " pair"],
+        *,
+        batch_tokens: int,
+        seed: int = 0,
+        shuffle: bool = True,
+        multiple_of: int = 1,
+        batches: int = 0,
+    ) -> None:
+        """Sort the pairs by length (subwords without eos); `epoch` does the rest.
+
+        ``multiple_of`` divides the number of batches, so that each rank has the same number; there
+        are at least ``batches``. Raises InputError for a pair longer than the budget, or fewer
+        pairs than ranks.
+        """
+        # int32 saves memory: int64 takes 80 MB for ten million pairs.
+        self._source = np.asarray(source_lengths, dtype=np.int32) + np.int32(1)
+        self._target = np.asarray(target_lengths, dtype=np.int32) + np.int32(1)
+        self._seed = seed
+        self._shuffle = shuffle
+        longest = np.maximum(self._source, self._target)
+        if len(longest) and longest.max() > batch_tokens:
+            raise InputError(
+                f"the longest pair has {longest.max():,} tokens, eos included, and "
+                f"data.batch_tokens is {batch_tokens}; set data.batch_tokens={longest.max()} or "
+                "more, or data.max_length lower"
+            )
+        self._layout = _by_length(self._source, self._target)
+        self._longest = longest[self._layout]
+        # Starts of the groups of pairs with equal lengths in the layout.
+        starts_group = np.diff(self._source[self._layout], prepend=0) != 0
+        starts_group |= np.diff(self._target[self._layout], prepend=0) != 0
+        self._group_starts = np.flatnonzero(starts_group)
+        self._batch_tokens = batch_tokens
+        self._count, self._rotates = self._batch_count(multiple_of, batches)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def epoch(self, epoch: int) -> EpochBatches:
+        """The batches of an epoch, in their order."""
+        if not self._shuffle:
+            bounds = _split_largest(self._full_batches(0, len(self._layout)), self._count)
+            return EpochBatches(self._layout, bounds)
+        random = np.random.default_rng([self._seed, epoch, 0])
+        pairs = self._mixed(random)
+        start = int(random.integers(len(pairs))) if self._rotates else 0
+        before = self._full_batches(0, start)
+        after = self._full_batches(start, len(pairs))
+        bounds = _split_largest(np.concatenate([before[:-1], after]), self._count)
+        order = np.random.default_rng([self._seed, epoch, 1]).permutation(self._count)
+        sizes = np.diff(bounds)[order]
+        ends = np.cumsum(sizes)
+        # The pairs of batch k lie at bounds[order[k]] + 0, 1, 2, ...
+        dtype = self._layout.dtype
+        index = np.repeat((bounds[order] - (ends - sizes)).astype(dtype), sizes)
+        index += np.arange(len(index), dtype=dtype)
+        return EpochBatches(pairs[index], np.concatenate([[0], ends]))
+
+    def identity(self) -> dict[str, int]:
+        """Return values that are equal if and only if the batches are."""
+        return {
+            "pairs": len(self._source),
+            "lengths": self._checksum,
+            "batch_tokens": self._batch_tokens,
+            "seed": self._seed,
+        }
+
+    @cached_property
+    def _checksum(self) -> int:
+        source = zlib.crc32(self._source.astype(np.int64).tobytes())
+        return zlib.crc32(self._target.astype(np.int64).tobytes(), source)
+
+    def positions(self, batches: EpochBatches) -> Int[np.ndarray, " batch"]:
+        """Return the tokens of both sides of each batch, padding and eos included."""
+        starts = batches.bounds[:-1]
+        source = np.maximum.reduceat(self._source[batches.pairs], starts)
+        target = np.maximum.reduceat(self._target[batches.pairs], starts)
+        return np.diff(batches.bounds) * (source + target)
+
+    def _batch_count(self, multiple_of: int, least: int) -> tuple[int, bool]:
+        """Return the number of batches, and whether an epoch may start anywhere in the layout.
+
+        Filling from a random start takes one batch more, which a small corpus may not have.
+        """
+        pairs = len(self._longest)
+        fewest = len(self._full_batches(0, pairs)) - 1
+        for rotates in (True, False) if self._shuffle else (False,):
+            needed = max(fewest + rotates, least)
+            count = math.ceil(needed / multiple_of) * multiple_of
+            if 0 < count <= pairs:
+                return count, rotates
+        raise InputError(
+            f"{pairs:,} pairs are too few for {multiple_of} ranks; use fewer devices or more pairs"
+        )
+
+    def _full_batches(self, start: int, end: int) -> Int[np.ndarray, " bound"]:
+        """Fill batches with a part of the layout; the last pair of the part is the longest."""
+        bounds = [start]
+        while bounds[-1] < end:
+            first = bounds[-1]
+            most_pairs = self._batch_tokens // int(self._longest[first])
+            window = self._longest[first : min(end, first + most_pairs)]
+            padded = window * np.arange(1, len(window) + 1)
+            bounds.append(first + int(np.searchsorted(padded, self._batch_tokens, side="right")))
+        return np.asarray(bounds, dtype=np.int64)
+
+    def _mixed(self, random: np.random.Generator) -> Int[np.ndarray, " pair"]:
+        """Shuffle pairs of equal lengths among each other."""
+        drawn = random.random(len(self._layout))
+        order = np.arange(len(drawn), dtype=self._layout.dtype)
+        ends = np.append(self._group_starts[1:], len(drawn))
+        for start, end in zip(self._group_starts.tolist(), ends.tolist(), strict=True):
+            if end - start > 1:
+                order[start:end] = np.argsort(drawn[start:end], kind="stable")
+                order[start:end] += start
+        return self._layout[order]
+
+
+def _by_length(
+    source: Int[np.ndarray, " pair"], target: Int[np.ndarray, " pair"]
+) -> Int[np.ndarray, " pair"]:
+    """Order pairs by the longer side, then by the difference, which rises and falls in turn."""
+    longest = np.maximum(source, target)
+    # Numbers of 16 bits are sorted in linear time.
+    dtype = np.int16 if len(longest) and longest.max() < 2**15 else np.int32
+    longest = longest.astype(dtype)
+    difference = (source - target).astype(dtype)
+    order = np.lexsort((np.where(longest % 2 == 0, difference, -difference), longest))
+    return order.astype(np.int32) if len(order) < 2**31 else order
+
+
+def _split_largest(bounds: Int[np.ndarray, " bound"], count: int) -> Int[np.ndarray, " finer"]:
+    """Halve the batches with the most rows until there are ``count``."""
+    while (missing := count - (len(bounds) - 1)) > 0:
+        sizes = np.diff(bounds)
+        divisible = np.flatnonzero(sizes > 1)
+        largest = divisible[np.argsort(-sizes[divisible], kind="stable")[:missing]]
+        bounds = np.sort(np.concatenate([bounds, bounds[largest] + sizes[largest] // 2]))
+    return bounds
+
+
+# Consecutive batches of a mixture that have exactly its weights.
+_MIXED_BLOCK = 1_000
 # Spare batches of augmented epochs: this, divided by the square root of the number of pairs.
 _LENGTH_DEVIATION = 1.5
 
@@ -29,21 +206,21 @@ class BatchSequence(ABC):
     """All batches of training, numbered from 0, without an end."""
 
     def assign(self, rank: int, ranks: int) -> None:
-        """Say who asks: of a stream each rank makes its own batches; else they are the same."""
+        """Set the rank that reads, and the number of ranks; only a stream needs them."""
         del rank, ranks
 
     @abstractmethod
     def __getitem__(self, number: int) -> BatchKey:
-        """Return a batch by number, which is one of this rank."""
+        """Return a batch of this rank by its number."""
 
     @abstractmethod
     def largest(self) -> tuple[int, BatchKey]:
-        """Return the largest of the first batches, after its number of positions."""
+        """Return the number of positions of the largest of the first batches, and its key."""
 
     @property
     @abstractmethod
     def epoch_length(self) -> int | None:
-        """Number of batches of an epoch; None: unknown."""
+        """Number of batches of an epoch; None if it is unknown."""
 
     def epochs(self, number: int) -> float:
         """Return the number of epochs before this batch, such as 3.4."""
@@ -54,12 +231,16 @@ class BatchSequence(ABC):
         """Return values that are equal if and only if the batches are."""
 
     def state_dict(self, number: int, gather: Gather) -> dict[str, Any] | None:
-        """Return the state of all ranks at a batch; None if its number is enough to find it."""
+        """Return the state of all ranks before a batch; None if the number alone finds it."""
         return None
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a state, perhaps with other ranks; ignored where none is needed."""
+        """Continue from a state, perhaps on another number of ranks."""
         del state
+
+    def close(self) -> None:
+        """End the processes that the sequence has started."""
+        return
 
 
 class PlannedBatches(BatchSequence):
@@ -68,7 +249,7 @@ class PlannedBatches(BatchSequence):
     def __init__(self, plan: BatchPlan, corpus: int = 0) -> None:
         self.plan = plan
         self._corpus = corpus
-        # Ranks and updates straddle the border of two epochs.
+        # The batches of one update may belong to two epochs.
         self._epoch = lru_cache(maxsize=2)(plan.epoch)
 
     def __getitem__(self, number: int) -> BatchKey:
@@ -92,16 +273,22 @@ class PlannedBatches(BatchSequence):
 
 
 class ReplannedBatches(PlannedBatches):
-    """Epochs planned one by one, in as many batches; one that needs more has the first plan."""
+    """Epochs whose pairs have other lengths each time, such as augmented ones.
+
+    Each epoch is planned anew, in the same number of batches. An epoch that needs more batches has
+    the plan of the first epoch.
+    """
 
     def __init__(
         self, lengths: EpochLengths, corpus: int = 0, *, batch_tokens: int, seed: int, content: str
     ) -> None:
-        """Plan epochs of these lengths; ``content`` differs where the changes of pairs do."""
-        self._lengths, self._content = lengths, content
-        first = lengths(0)
+        """Plan epochs of these lengths; ``content`` identifies what changes the pairs."""
+        self._lengths = lengths
+        self._content = content
         self._plan_of = partial(BatchPlan, batch_tokens=batch_tokens, seed=seed)
-        count, pairs = len(self._plan_of(*first)), len(first[0])
+        first = lengths(0)
+        pairs = len(first[0])
+        count = len(self._plan_of(*first))
         # Four standard deviations of the tokens of an epoch with augmentation=robust.
         headroom = _LENGTH_DEVIATION / math.sqrt(pairs)
         self._count = min(pairs, math.ceil(count * (1 + headroom)) + 2)
@@ -113,7 +300,9 @@ class ReplannedBatches(PlannedBatches):
 
     def _planned(self, epoch: int) -> EpochBatches:
         plan = self._plan_of(*self._lengths(epoch), batches=self._count)
-        return (plan if len(plan) == self._count else self.plan).epoch(epoch)
+        if len(plan) != self._count:
+            plan = self.plan
+        return plan.epoch(epoch)
 
 
 class MixedBatches(BatchSequence):
@@ -121,41 +310,43 @@ class MixedBatches(BatchSequence):
 
     Each batch comes from one sequence. Each sequence has its own epochs: no pair occurs twice in an
     epoch of its corpus. Each thousand batches have exactly the weights (to a thousandth, and at
-    least one batch of each sequence). So the index in each sequence follows from the number.
+    least one batch of each sequence), so the number of a batch gives its index in its sequence.
     """
 
     def __init__(
         self, sequences: Sequence[PlannedBatches], weights: Sequence[float], seed: int
     ) -> None:
         """Mix one sequence for each corpus, with weights above 0 of any sum, in a seeded order."""
-        self._sequences, self._seed = list(sequences), seed
-        self._counts = _apportioned(np.asarray(weights, dtype=np.float64), _BLOCK)
+        self._sequences = list(sequences)
+        self._seed = seed
+        self._counts = _apportioned(np.asarray(weights, dtype=np.float64), _MIXED_BLOCK)
         self._block = lru_cache(maxsize=2)(self._shuffled)
 
     def __getitem__(self, number: int) -> BatchKey:
-        block, position = divmod(number, _BLOCK)
+        block, position = divmod(number, _MIXED_BLOCK)
         turns = self._block(block)
         chosen = int(turns[position])
         earlier = block * int(self._counts[chosen]) + int((turns[:position] == chosen).sum())
         return self._sequences[chosen][earlier]
 
     def largest(self) -> tuple[int, BatchKey]:
-        return max((each.largest() for each in self._sequences), key=lambda found: found[0])
+        candidates = [sequence.largest() for sequence in self._sequences]
+        return max(candidates, key=lambda candidate: candidate[0])
 
     @property
     def epoch_length(self) -> int:
-        return sum(each.epoch_length for each in self._sequences)
+        return sum(sequence.epoch_length for sequence in self._sequences)
 
     def identity(self) -> dict[str, Any]:
         return {
-            "rows": [each.identity() for each in self._sequences],
+            "rows": [sequence.identity() for sequence in self._sequences],
             "shares": self._counts.tolist(),
             "seed": self._seed,
         }
 
     def _shuffled(self, block: int) -> Int[np.ndarray, " block"]:
         turns = np.repeat(np.arange(len(self._sequences)), self._counts)
-        # The third number makes it differ from the order of an epoch with the same number.
+        # The third number makes the order differ from that of an epoch with the same number.
         return np.random.default_rng([self._seed, block, 2]).permutation(turns)
 
 
@@ -212,15 +403,15 @@ class RankAssignment:
 
 
 def next_batch(
-    before: dict[str, Any] | None, done: int, row: BatchSequence, assignment: RankAssignment
+    before: dict[str, Any] | None, done: int, sequence: BatchSequence, assignment: RankAssignment
 ) -> int:
-    """Return the first batch that a run, resumed from a loader state ``before``, has not used."""
+    """Return the first batch after ``done`` updates; ``before``: loader state of a resumed run."""
     if before is None:
         return done * assignment.batches
     old = RankAssignment(before["ranks"], before["accumulation"])
     first: int = before["first"] + (done - before["since"]) * old.batches
-    lengths = row.epoch_length, before["epoch_length"]
-    if before["identity"] != row.identity() and lengths[0] and lengths[1]:
-        # The same fraction of the same epoch.
-        first = first * lengths[0] // lengths[1]
+    length, old_length = sequence.epoch_length, before["epoch_length"]
+    if before["identity"] != sequence.identity() and length and old_length:
+        # Continue at the same fraction of the same epoch.
+        first = first * length // old_length
     return first

@@ -14,12 +14,12 @@ from torch.utils.data import DataLoader, Dataset
 
 from transformer.data.batching.batch import PaddedBatch
 from transformer.data.batching.batch_sequence import (
+    BatchKey,
     BatchSequence,
     Gather,
     RankAssignment,
     next_batch,
 )
-from transformer.data.batching.token_batches import BatchKey
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class UpdateLoader(Generic[B]):
     def __init__(
         self,
         dataset: Dataset[B],
-        row: BatchSequence,
+        sequence: BatchSequence,
         *,
         assignment: RankAssignment,
         rank: int,
@@ -70,15 +70,21 @@ class UpdateLoader(Generic[B]):
         gather: Gather = lambda value: [value],
     ) -> None:
         """Load the batches of a sequence, in ``workers`` processes; 0: this process."""
-        self.row, self.dataset, self.assignment = row, dataset, assignment
-        self._rank, self._done, self._gather = rank, done, gather
-        self._workers, self._pin_memory = workers, pin_memory
+        self.sequence = sequence
+        self.dataset = dataset
+        self.assignment = assignment
+        self._rank = rank
+        self._done = done
+        self._gather = gather
+        self._workers = workers
+        self._pin_memory = pin_memory
         self._before: dict[str, Any] | None = None
         # The first batch with this assignment, and the number of updates before it.
-        self._first = self._since = 0
+        self._first = 0
+        self._since = 0
         self._started = False
         self._batches: Iterator[B] | None = None
-        row.assign(rank, assignment.ranks)
+        sequence.assign(rank, assignment.ranks)
 
     def __iter__(self) -> Iterator[Update[B]]:
         """Yield the updates that are not done yet; no batch before them is made."""
@@ -86,7 +92,7 @@ class UpdateLoader(Generic[B]):
         numbers = range(self._first + self._rank, 2**63, self.assignment.ranks)
         loader = DataLoader(
             self.dataset,
-            sampler=map(self.row.__getitem__, count(numbers.start, numbers.step)),
+            sampler=map(self.sequence.__getitem__, count(numbers.start, numbers.step)),
             batch_size=None,
             num_workers=self._workers,
             prefetch_factor=4 if self._workers else None,
@@ -99,8 +105,8 @@ class UpdateLoader(Generic[B]):
             Finalize(self._batches, _kill, [workers._workers], exitpriority=0)
         try:
             for start in count(0, self.assignment.accumulation):
-                own = numbers[start : start + self.assignment.accumulation]
-                yield Update.of([next(self._batches) for _ in own], list(own))
+                update = numbers[start : start + self.assignment.accumulation]
+                yield Update.of([next(self._batches) for _ in update], list(update))
         finally:
             self.close()
 
@@ -119,9 +125,9 @@ class UpdateLoader(Generic[B]):
         if not self._started:
             self._start()
         return {
-            "identity": self.row.identity(),
-            "row": self.row.state_dict(self._next(self._done()), self._gather),
-            "epoch_length": self.row.epoch_length,
+            "identity": self.sequence.identity(),
+            "row": self.sequence.state_dict(self._next(self._done()), self._gather),
+            "epoch_length": self.sequence.epoch_length,
             "ranks": self.assignment.ranks,
             "accumulation": self.assignment.accumulation,
             "first": self._first,
@@ -132,39 +138,47 @@ class UpdateLoader(Generic[B]):
         """Continue after another loader; logs differences."""
         self._before = state
         if state["row"] is not None:
-            self.row.load_state_dict(state["row"])
-        now, before = self.assignment, RankAssignment(state["ranks"], state["accumulation"])
+            self.sequence.load_state_dict(state["row"])
+        now = self.assignment
+        before = RankAssignment(state["ranks"], state["accumulation"])
         if now != before:
             logger.info(
                 f"resuming with {now.ranks} x {now.accumulation} batches an update (ranks x "
                 f"accumulation), {before.ranks} x {before.accumulation} before; every pair is "
                 "still used once in an epoch"
             )
-        old, new = state["identity"], self.row.identity()
+        old, new = state["identity"], self.sequence.identity()
         changed = [name for name in {**new, **old} if new.get(name) != old.get(name)]
         if changed:
             logger.warning(
                 "resuming with other batches than before (%s): the rest of this epoch may repeat "
                 "some pairs and miss others",
-                ", ".join(_CHANGED.get(n, f"{n} {old.get(n)} -> {new.get(n)}") for n in changed),
+                ", ".join(
+                    _CHANGED.get(name, f"{name} {old.get(name)} -> {new.get(name)}")
+                    for name in changed
+                ),
             )
 
     def epochs(self, done: int) -> float:
         """Return the number of epochs in ``done`` updates, including resumed runs."""
         if not self._started:
             self._start()
-        return self.row.epochs(self._next(done))
+        return self.sequence.epochs(self._next(done))
 
     def _next(self, done: int) -> int:
         return self._first + (done - self._since) * self.assignment.batches
 
     def _start(self) -> None:
-        self._since, self._started = self._done(), True
-        self._first = next_batch(self._before, self._since, self.row, self.assignment)
+        self._since = self._done()
+        self._started = True
+        self._first = next_batch(self._before, self._since, self.sequence, self.assignment)
 
 
 class EpochLoader(Generic[B]):
-    """The batches of a rank; None if there are none, or Lightning would skip its validation."""
+    """The validation batches of a rank.
+
+    A rank without batches gets one None: Lightning would skip the validation of an empty loader.
+    """
 
     def __init__(self, dataset: Dataset[B], keys: list[BatchKey], *, pin_memory: bool) -> None:
         self._keys = keys
@@ -178,7 +192,7 @@ class EpochLoader(Generic[B]):
 
 
 def _kill(workers: list[BaseProcess]) -> None:
-    """End remaining workers at the end of the process, which waits for them."""
+    """Kill the remaining workers at the end of the process, which would wait for them."""
     for worker in workers:
         worker.kill()
 

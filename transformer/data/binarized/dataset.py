@@ -1,4 +1,8 @@
-"""Batches of an encoded corpus; segmentations are the best, or sampled (Kudo 2018, section 3)."""
+"""Batches of an encoded corpus, with sampled segmentations and augmented pairs.
+
+What is drawn for a pair is a function of (seed, epoch, number of the pair): it is the same on any
+worker or rank. Segmentations are the best, or sampled (Kudo 2018, section 3).
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -6,30 +10,50 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
 from transformer.data.batching.batch import Batch, Row, collate
-from transformer.data.batching.batch_sequence import EpochLengths, Lengths, PlannedDataset
-from transformer.data.batching.token_batches import BatchKey
-from transformer.data.binarized.augmented import AugmentedCorpus
-from transformer.data.binarized.corpus import EncodedCorpus, Indices
-from transformer.data.binarized.pair_seeds import (
-    SOURCE_SEGMENTATION,
-    TARGET_SEGMENTATION,
-    pair_seeds,
-)
-from transformer.data.binarized.preprocess import SIDES
+from transformer.data.batching.batch_sequence import BatchKey, EpochLengths, Lengths, PlannedDataset
+from transformer.data.binarized.corpus import SIDES, EncodedCorpus, Indices
 from transformer.data.text.parallel import Pair
 from transformer.data.text.word_alignment import linked_subwords, subword_words
-from transformer.data.text_noise.augmentation import Linked
+from transformer.data.text_noise import (
+    JOINED,
+    KINDS,
+    UNCHANGED,
+    Linked,
+    disturbed,
+    drawn_kinds,
+)
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.settings.augmentation import AugmentationConfig
-from transformer.settings.data import DataConfig
+from transformer.settings.data import AugmentationConfig, DataConfig
 
 Lines = Int[np.ndarray, " pair"]
 
+
 # Pairs whose segmentations are sampled to estimate the lengths of all.
-_PROBE = 1_000
+_SAMPLED_PAIRS = 1_000
+
+
+# Pairs that are changed in each way to estimate the lengths of all.
+_CHANGED_PAIRS = 200
+
+
+SOURCE_SEGMENTATION, TARGET_SEGMENTATION, DISTURBANCE, NEXT_PAIR, NOISE = range(5)
+"""Purposes of random numbers."""
+
+
+def pair_seeds(
+    seed: int, epoch: int, pairs: Int[np.ndarray, " pair"], purpose: int
+) -> Int[np.ndarray, " pair"]:
+    """Mix the four numbers into 32 bits a pair, with the finalizer of SplitMix64."""
+    mixed = np.full(len(pairs), seed, dtype=np.uint64)
+    for number in (np.uint64(epoch), pairs.astype(np.uint64), np.uint64(purpose)):
+        mixed = (mixed ^ number) + np.uint64(0x9E3779B97F4A7C15)
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        mixed = mixed ^ (mixed >> np.uint64(31))
+    return (mixed >> np.uint64(32)).astype(np.int64)
 
 
 class Segmented(NamedTuple):
@@ -38,12 +62,12 @@ class Segmented(NamedTuple):
     source: list[Row]
     target: list[Row]
     changed: frozenset[int]
-    """The rows that are changed; other changed pairs do not fit, and stay as they are."""
+    """Rows with a changed pair; a changed pair that is too long is replaced by the clean one."""
 
 
 @dataclass(frozen=True)
 class SegmentationSampler:
-    """Samples segmentations by (seed, epoch, number of a pair), or has the best of all."""
+    """Samples segmentations of pairs, or takes the best ones without ``tokenizer.sampling``."""
 
     tokenizer: Tokenizer
     data: DataConfig
@@ -56,39 +80,45 @@ class SegmentationSampler:
         numbers: Indices,
         changed: Mapping[int, Linked] | None = None,
     ) -> Segmented:
-        """Return the ids of pairs with these numbers, or of those in ``changed`` that fit."""
+        """Return the ids of pairs; ``numbers`` seed what is drawn, ``changed`` replaces pairs.
+
+        A sampled segmentation or a changed pair that does not fit into the batch is not used.
+        """
         changed = changed or {}
         source: list[Row] = [*corpus.ids("source", pairs)]
         target: list[Row] = [*corpus.ids("target", pairs)]
         sampling = self.tokenizer.config.sampling > 0
         indices = list(range(len(pairs))) if sampling else list(changed)
-        taken = set()
+        used = set()
         if indices:
-            room = min(self.data.budget // len(pairs) - 1, self.data.max_length)
+            limit = min(self.data.budget // len(pairs) - 1, self.data.max_length)
             texts = self._texts(corpus, pairs, indices, changed)
             drawn = self._drawn(texts, epoch, numbers[indices])
-            for index, own_source, own_target in zip(indices, *drawn, strict=True):
-                fits = len(own_source) <= room, len(own_target) <= room
-                if index in changed and not all(fits):
+            for index, drawn_source, drawn_target in zip(indices, *drawn, strict=True):
+                source_fits = len(drawn_source) <= limit
+                target_fits = len(drawn_target) <= limit
+                if index in changed and not (source_fits and target_fits):
                     continue
-                source[index] = own_source if fits[0] else source[index]
-                target[index] = own_target if fits[1] else target[index]
-                taken.add(index)
-        return Segmented(source, target, frozenset(taken & changed.keys()))
+                if source_fits:
+                    source[index] = drawn_source
+                if target_fits:
+                    target[index] = drawn_target
+                used.add(index)
+        return Segmented(source, target, frozenset(used & changed.keys()))
 
     def lengths(self, corpus: EncodedCorpus, numbers: Indices) -> Lengths:
         """Return the 95th percentile of the lengths of sampled segmentations, within the budget."""
         source, target = corpus.sides_lengths()
         if not self.tokenizer.config.sampling or not len(corpus):
             return source, target
-        probe = np.arange(len(numbers[:_PROBE]))
+        probe = np.arange(len(numbers[:_SAMPLED_PAIRS]))
         texts = self._texts(corpus, probe, probe, {})
-        drawn = self._drawn(texts, 0, numbers[:_PROBE])
+        drawn = self._drawn(texts, 0, numbers[:_SAMPLED_PAIRS])
         return self._planned(source, drawn[0]), self._planned(target, drawn[1])
 
     def _planned(self, best: Lines, drawn: Sequence[Row]) -> Lines:
-        longer = np.array([len(ids) for ids in drawn]) / best[: len(drawn)]
-        planned = np.ceil(best * float(np.quantile(longer, 0.95)))
+        growth = np.array([len(ids) for ids in drawn]) / best[: len(drawn)]
+        planned = np.ceil(best * float(np.quantile(growth, 0.95)))
         return np.maximum(best, np.minimum(planned, self.data.budget - 1)).astype(np.int32)
 
     def _texts(
@@ -118,6 +148,85 @@ class SegmentationSampler:
         ]
 
 
+class AugmentedCorpus:
+    """Changes pairs of a corpus, which has their texts."""
+
+    def __init__(
+        self, corpus: EncodedCorpus, config: AugmentationConfig, seed: int, *, links: bool
+    ) -> None:
+        self._corpus = corpus
+        self._config = config
+        self._seed = seed
+        self._links = links
+        # How much longer a changed pair is than the clean one; measured when it is needed.
+        self._factors: Float[np.ndarray, "side kind"] | None = None
+
+    def changed(self, pairs: Indices, epoch: int) -> dict[int, Linked]:
+        """Return the changed pairs of an epoch, by their index in ``pairs``."""
+        seeds = pair_seeds(self._seed, epoch, pairs, DISTURBANCE)
+        kinds = drawn_kinds(self._config, seeds)
+        indices = np.flatnonzero(kinds != UNCHANGED)
+        if not len(indices):
+            return {}
+        clean = dict(zip(indices.tolist(), self._linked(pairs[indices]), strict=True))
+        joined = np.flatnonzero(kinds == JOINED)
+        next_pairs = self._linked(self._next(epoch, pairs[joined]))
+        following = dict(zip(joined.tolist(), next_pairs, strict=True))
+        return {
+            index: disturbed(int(kinds[index]), int(seeds[index]), pair, following.get(index, pair))
+            for index, pair in clean.items()
+        }
+
+    def lengths(self, epoch: int, clean: Lengths, tokenizer: Tokenizer, limit: int) -> Lengths:
+        """Estimate the lengths of all pairs in an epoch, from those of the clean pairs.
+
+        A joined pair has the sum; other kinds have the 90th percentile of the factors of a sample.
+        A pair that would be longer than the limit has its clean length: it will not be changed.
+        """
+        pairs = np.arange(len(self._corpus), dtype=np.int32)
+        kinds = drawn_kinds(self._config, pair_seeds(self._seed, epoch, pairs, DISTURBANCE))
+        if self._factors is None:
+            self._factors = self._measured(tokenizer)
+        joined = np.flatnonzero(kinds == JOINED)
+        following = self._next(epoch, pairs[joined])
+        planned = []
+        for lengths, side in zip(clean, self._factors, strict=True):
+            # UNCHANGED is the index of the last factor, which is 1.
+            longer = np.maximum(lengths, np.ceil(lengths * side[kinds])).astype(np.int32)
+            longer[joined] = lengths[joined] + lengths[following]
+            planned.append(longer)
+        fits = np.maximum(*planned) <= limit
+        source = np.where(fits, planned[0], clean[0])
+        target = np.where(fits, planned[1], clean[1])
+        return source, target
+
+    def _measured(self, tokenizer: Tokenizer) -> Float[np.ndarray, "side kind"]:
+        factors = np.ones((2, len(KINDS) + 1))
+        pairs = np.arange(min(_CHANGED_PAIRS, len(self._corpus)))
+        linked = self._linked(pairs)
+        clean = [self._corpus.ids(side, pairs) for side in SIDES]
+        for kind, name in enumerate(KINDS):
+            if kind == JOINED or not getattr(self._config, name):
+                continue
+            texts = [disturbed(kind, seed, pair, pair).pair for seed, pair in enumerate(linked)]
+            changed = zip(*tokenizer.encode_pairs(texts), strict=True)
+            for side, (new, old) in enumerate(zip(changed, clean, strict=True)):
+                growth = [len(row) / len(ids) for row, ids in zip(new, old, strict=True)]
+                factors[side, kind] = np.quantile(growth, 0.9)
+        return factors
+
+    def _linked(self, pairs: Indices) -> list[Linked]:
+        sources, targets = (self._corpus.texts(side, pairs) for side in SIDES)
+        texts = zip(sources, targets, strict=True)
+        if not self._links:
+            return [Linked(pair) for pair in texts]
+        return [Linked(*linked) for linked in zip(texts, self._corpus.links(pairs), strict=True)]
+
+    def _next(self, epoch: int, pairs: Indices) -> Int[np.ndarray, " pair"]:
+        drawn = pair_seeds(self._seed, epoch, pairs, NEXT_PAIR)
+        return drawn % len(self._corpus)
+
+
 class BatchDataset(PlannedDataset[Batch]):
     """Makes batches of an encoded corpus."""
 
@@ -130,14 +239,17 @@ class BatchDataset(PlannedDataset[Batch]):
         links: bool = False,
         augmentation: AugmentationConfig | None = None,
     ) -> None:
-        """Serve pairs by their indices in ``pairs``: all pairs, if anything is drawn for them."""
-        self._corpus, self._pairs, self._sampler = corpus, pairs, sampler
-        self._spelling = self._augmented = None
+        """Use the pairs of these indices: of all pairs, if anything is drawn for them."""
+        self._corpus = corpus
+        self._pairs = pairs
+        self._sampler = sampler
+        self._augmented: AugmentedCorpus | None = None
+        # With word links: source and target subwords as spelled, by id.
+        self._spelling: tuple[list[str], list[str]] | None = None
         if augmentation is not None and augmentation.active:
-            seed = sampler.data.seed
             # Threads of SentencePiece cost more than they save on a part of a batch.
             self._sampler = replace(sampler, tokenizer=sampler.tokenizer.in_one_thread())
-            self._augmented = AugmentedCorpus(corpus, augmentation, seed, links=links)
+            self._augmented = AugmentedCorpus(corpus, augmentation, sampler.data.seed, links=links)
         if links:
             tokenizer = sampler.tokenizer
             source = tokenizer.source_subwords(range(tokenizer.source_vocab_size))
@@ -146,18 +258,20 @@ class BatchDataset(PlannedDataset[Batch]):
     def __getitem__(self, key: BatchKey) -> Batch:
         pairs = self._pairs[key.pairs]
         changed = {} if self._augmented is None else self._augmented.changed(pairs, key.epoch)
-        found = self._sampler.ids(self._corpus, pairs, key.epoch, pairs, changed)
+        source, target, used = self._sampler.ids(self._corpus, pairs, key.epoch, pairs, changed)
         if self._spelling is None:
-            return collate(found.source, found.target)
-        words = [
+            return collate(source, target)
+        source_words, target_words = (
             [subword_words([spelling[subword] for subword in row]) for row in rows]
-            for spelling, rows in zip(self._spelling, found[:2], strict=True)
-        ]
+            for spelling, rows in zip(self._spelling, (source, target), strict=True)
+        )
         links = self._corpus.links(pairs)
-        for index in found.changed:
-            own = changed[index].links
-            links[index] = links[index] if own is None else own
-        return collate(*found[:2], list(map(linked_subwords, links, *words)))
+        for index in used:
+            changed_links = changed[index].links
+            if changed_links is not None:
+                links[index] = changed_links
+        alignments = list(map(linked_subwords, links, source_words, target_words))
+        return collate(source, target, alignments)
 
     def lengths(self) -> Lengths:
         source, target = self._sampler.lengths(self._corpus, self._pairs)

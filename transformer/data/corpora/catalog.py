@@ -47,7 +47,9 @@ def _published() -> dict[str, PublishedCorpus]:
     lines = (folder / "checksums.txt").read_text(encoding="utf-8").splitlines()
     sha256 = dict(line.split() for line in lines if not line.startswith("#"))
     entries = tomllib.loads((folder / "published.toml").read_text(encoding="utf-8"))
-    return {n: PublishedCorpus(name=n, sha256=sha256, **entry) for n, entry in entries.items()}
+    return {
+        name: PublishedCorpus(name=name, sha256=sha256, **entry) for name, entry in entries.items()
+    }
 
 
 PUBLISHED = _published()
@@ -100,5 +102,5 @@ def find(corpus: PublishedCorpus, language: str | None, split: str, root: Path) 
     if parts and (root / parts[0]).is_file():
         problem = f"has {name} only in parts: cat {' '.join(parts)} > {name}"
     codes = [language] if corpus.format else corpus.languages
-    names = [Path(corpus.file_name(code, each)).name for each in corpus.splits for code in codes]
+    names = [Path(corpus.file_name(code, name)).name for name in corpus.splits for code in codes]
     raise MissingFile(f"{root} {problem}; set data.root to the folder of {', '.join(names)}")

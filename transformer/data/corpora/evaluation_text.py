@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from transformer.common.cache import remembered
 from transformer.common.errors import InputError, MissingFile
-from transformer.data.corpora.mixture import AnySplit, JoinedSplit
-from transformer.data.corpora.resolve import find_splits
+from transformer.data.corpora.resolve import AnySplit, JoinedSplit, find_splits
 from transformer.data.corpora.split import Split
 from transformer.data.text.lines import is_large
 from transformer.data.text.parallel import AnotherTarget, Pair, Referenced
@@ -29,19 +28,20 @@ class Texts(NamedTuple):
 
 def with_references(pairs: Iterable[Pair], repeated: bool = False) -> list[Referenced]:
     """Return each source with its targets; ``repeated`` merges equal ones, except blanks."""
-    found: dict[object, tuple[str, dict[str, None]]] = {}
+    references: dict[object, tuple[str, dict[str, None]]] = {}
     targets: dict[str, None] = {}
     for index, (source, target) in enumerate(pairs):
         if not (index and isinstance(target, AnotherTarget)):
             key = source if repeated and source else index
-            targets = found.setdefault(key, (source, {}))[1]
+            targets = references.setdefault(key, (source, {}))[1]
         targets[str(target)] = None
-    return [(source, tuple(targets)) for source, targets in found.values()]
+    return [(source, tuple(targets)) for source, targets in references.values()]
 
 
 def read_texts(split: AnySplit, cache: Path | None = None) -> Texts:
     """Read a split; the cache has the pairs held out of a large file; InputError if it is empty."""
-    texts, ranges = list[Referenced](), dict[str, range]()
+    texts: list[Referenced] = []
+    ranges: dict[str, range] = {}
     if isinstance(split, JoinedSplit):
         for name, part in split.parts.items():
             if ranges and split.has_documents:
@@ -57,15 +57,15 @@ def read_texts(split: AnySplit, cache: Path | None = None) -> Texts:
 
 
 def _texts(split: Split, cache: Path | None) -> list[Referenced]:
-
     if cache is None or split.inverted or not any(map(is_large, split.corpus.paths)):
         return with_references(split, split.repeated_sources)
     question = f"held out, {split.repeated_sources}: {split.fingerprint(cache)}"
-    found = remembered(
+    texts = remembered(
         cache, question, lambda: json.dumps(with_references(split, split.repeated_sources))
     )
-    texts = json.loads(found)
-    return [(with_tags(source, split.tags), tuple(targets)) for source, targets in texts]
+    return [
+        (with_tags(source, split.tags), tuple(targets)) for source, targets in json.loads(texts)
+    ]
 
 
 def validation_pairs(config: DataConfig, sentences: int | None) -> list[Referenced]:
@@ -93,7 +93,7 @@ def run_split(data: DataConfig, name: str, *, training: bool = False) -> AnySpli
     """A split whose files exist; ``training`` allows the training text."""
     with named_by_run():
         splits = find_splits(data)
-        known = [one for one in splits if training or not one.startswith("train")]
+        known = [split for split in splits if training or not split.startswith("train")]
         if name not in known:
             raise InputError(f"split={name} is not there; choose {' or '.join(known)}")
         next(iter(splits[name]), None)  # raises what is wrong with the files

@@ -1,21 +1,23 @@
-"""From a DataConfig to the text of each split: built in, downloaded, or the user's own."""
+"""From a DataConfig to the text of each split: built in, downloaded, or the user's own.
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+Several corpora are one: `JoinedSplit` for validation, sampling weights in training, one vocabulary.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from transformer.common.cache import locked
-from transformer.common.errors import InputError, MissingFile
-from transformer.common.files import given_path
+from transformer.common.errors import InputError, MissingFile, errors_name
+from transformer.common.files import PACKAGE, given_path
 from transformer.data.corpora.catalog import PUBLISHED, fetch, find
-from transformer.data.corpora.holdout import hold_out
-from transformer.data.corpora.mixture import AnySplit, mixed_splits
-from transformer.data.corpora.pocket import pocket_splits
-from transformer.data.corpora.split import Split
-from transformer.data.text.parallel import Corpus
-from transformer.data.tokenization.tags import SourceTags
-from transformer.settings.data import DataConfig, check_unused_keys
+from transformer.data.corpora.split import Split, hold_out
+from transformer.data.text.parallel import Corpus, Pair, file_format
+from transformer.data.text.word_alignment import WordLinks
+from transformer.data.tokenization.tags import SourceTags, Tags
+from transformer.settings.data import DataConfig, check_unused_keys, unused_keys
 
 FOLDER_NAMES = {
     "train": ("train",),
@@ -24,24 +26,89 @@ FOLDER_NAMES = {
 }
 """Stems of the files of each split; the language follows, and optionally ``.gz``."""
 
+
 NO_TRAINING_TEXT = (
     "data=files needs the training text; set data.train=[SOURCE,TARGET], or data.train=FILE.tsv or "
     "FILE.jsonl (a run that was imported: import it again with validation=[SOURCE,TARGET])"
 )
 
 
+_POCKET_LANGUAGES = {"en", "de"}
+
+
+_POCKET_SPLITS = ("train", "validation", "test", "test_novel")
+
+
+@dataclass(frozen=True)
+class JoinedSplit:
+    """The same split of several corpora, concatenated."""
+
+    parts: Mapping[str, Split]
+
+    def __iter__(self) -> Iterator[Pair]:
+        """Yield (source with its tags, target); a blank pair separates two corpora of documents."""
+        for index, part in enumerate(self.parts.values()):
+            if index and self.has_documents:
+                yield "", ""
+            yield from part
+
+    def word_links(self) -> Iterator[WordLinks]:
+        for index, part in enumerate(self.parts.values()):
+            if index and self.has_documents:
+                yield WordLinks(frozenset(), frozenset())
+            yield from part.word_links()
+
+    @property
+    def links(self) -> Path | None:
+        """The links of the first corpus, if all corpora have links."""
+        links = [part.links for part in self.parts.values()]
+        return None if None in links else links[0]
+
+    @property
+    def location(self) -> Path:
+        return next(iter(self.parts.values())).location
+
+    @property
+    def has_documents(self) -> bool:
+        """Whether a pair of a corpus may be several sentences of a document."""
+        return any(part.sentences > 1 for part in self.parts.values())
+
+
+AnySplit = Split | JoinedSplit
+
+
 def find_splits(config: DataConfig) -> dict[str, AnySplit]:
     """Return the splits by name; of several corpora also "train_NAME" and so on for each."""
-    one = config.corpora is None
-    splits: Mapping[str, AnySplit] = (
-        find_corpus_splits(config) if one else mixed_splits(config, find_corpus_splits)
-    )
+    splits: dict[str, AnySplit] = {}
+    if config.corpora is None:
+        splits.update(find_corpus_splits(config))
+    else:
+        splits.update(_mixed_splits(config))
     if "validation" not in splits:
         raise InputError(
             "training needs a validation text; set data.validation=[SOURCE,TARGET], or "
             "data.validation_size=N to hold N pairs out (not of a stream, nor of documents)"
         )
-    return dict(splits)
+    return splits
+
+
+def _mixed_splits(config: DataConfig) -> dict[str, AnySplit]:
+    """Return the splits of several corpora; errors begin with the corpus."""
+    texts: dict[str, dict[str, Split]] = {}
+    corpora = config.corpora or {}
+    for name, corpus in corpus_configs(config).items():
+        with errors_name(f"data.corpora.{name}"):
+            splits = find_corpus_splits(corpus)
+        for split, text in splits.items():
+            tags = text.tags._replace(tag=corpora[name].tag)
+            texts.setdefault(split, {})[name] = replace(text, tags=tags)
+    mixed: dict[str, AnySplit] = {
+        split: JoinedSplit(texts[split]) for split in ("train", "validation") if split in texts
+    }
+    for split, parts in texts.items():
+        for name, text in parts.items():
+            mixed[f"{split}_{name}"] = text
+    return mixed
 
 
 def find_corpus_splits(config: DataConfig) -> dict[str, Split]:
@@ -80,22 +147,51 @@ def find_corpus_splits(config: DataConfig) -> dict[str, Split]:
     return splits | hold_out(splits["train"], missing, given_path(config.cache))
 
 
+def pocket_splits(source: str, target: str) -> dict[str, Split]:
+    """Return pocket's splits with their word links; raises InputError for other languages."""
+    if {source, target} != _POCKET_LANGUAGES:
+        raise InputError(
+            "the pocket corpus is English and German; set data.source=en data.target=de, "
+            "or the other way round"
+        )
+    sources = pocket_text(source)
+    targets = pocket_text(target)
+    return {
+        split: Split(
+            Corpus((sources[split], targets[split]), source, target),
+            links=_pocket_folder() / "links" / f"{split}.{source}-{target}.gz",
+        )
+        for split in _POCKET_SPLITS
+    }
+
+
+def pocket_text(language: str) -> dict[str, Path]:
+    """Return the text of each split of pocket in a language."""
+    return {split: _pocket_folder() / f"{split}.{language}.gz" for split in _POCKET_SPLITS}
+
+
+def _pocket_folder() -> Path:
+    inside = PACKAGE / "pocket"
+    return inside if inside.is_dir() else PACKAGE.parent / "data" / "pocket"
+
+
 def _published(config: DataConfig) -> dict[str, Split]:
     published = PUBLISHED[config.corpus]
 
-    def path(language: str | None, split: str) -> Path:
+    def find_file(language: str | None, split: str) -> Path:
         if config.root is not None:
             return find(published, language, split, given_path(config.root))
         cache = given_path(config.cache)
         with locked(cache):
             return fetch(published, language, split, cache / published.name)
 
-    sides = (config.source, config.target)
+    languages = [config.lang] if published.format else [config.source, config.target]
     return {
         split: Split(
             Corpus(
-                tuple(path(name, split) for name in ([config.lang] if published.format else sides)),
-                *sides,
+                tuple(find_file(language, split) for language in languages),
+                config.source,
+                config.target,
                 max_line=config.max_line,
                 format=published.format,
             )
@@ -108,23 +204,24 @@ def _files(config: DataConfig) -> dict[str, Split]:
     # The text of a model that was imported is for validation alone.
     if config.train is None and config.validation is None:
         raise InputError(NO_TRAINING_TEXT)
-    given = {"train": config.train, "validation": config.validation, "test": config.test}
+    files = {"train": config.train, "validation": config.validation, "test": config.test}
     if config.streaming:
-        del given["train"]  # streaming/shards.py finds it
+        del files["train"]  # streaming/shards.py finds it
     splits: dict[str, Split] = {}
-    for name, paths in given.items():
+    for name, paths in files.items():
         if paths is not None:
             corpus = Corpus.of(
-                *(paths, config.source, config.target, config.document_key, config.max_line)
+                paths, config.source, config.target, config.document_key, config.max_line
             )
-            for pipe in filter(Path.is_fifo, corpus.paths):
-                raise InputError(f"{pipe}: a pipe cannot be read twice; give a file")
+            for path in corpus.paths:
+                if path.is_fifo():
+                    raise InputError(f"{path}: a pipe cannot be read twice; give a file")
             splits[name] = Split(corpus)
     return splits
 
 
 def as_files(config: DataConfig) -> DataConfig:
-    """Return a config of ``data.corpus=folder`` as one of ``files``, with the paths found."""
+    """Return a config of ``data.corpus=folder`` as one of ``files``, with their paths."""
     check_unused_keys(config)
     root = given_path(config.root or "")
     if config.root is None or not root.is_dir():
@@ -134,17 +231,93 @@ def as_files(config: DataConfig) -> DataConfig:
         )
     files: dict[str, Any] = {}
     for split, names in FOLDER_NAMES.items():
-        codes = (config.source, config.target)
-        stems = {code: [f"{name}.{code}" for name in names] for code in codes}
-        candidates = [[root / f"{s}{gz}" for s in stems[c] for gz in ("", ".gz")] for c in codes]
-        sides = [[str(path) for path in paths if path.is_file()] for paths in candidates]
+        sides = []
+        for code in (config.source, config.target):
+            candidates = [root / f"{name}.{code}{gz}" for name in names for gz in ("", ".gz")]
+            sides.append([path for path in candidates if path.is_file()])
         counts = [len(paths) for paths in sides]
         if counts != [1, 1] and (split == "train" or counts != [0, 0]):
-            found = " and ".join(Path(path).name for paths in sides for path in paths)
+            present = " and ".join(path.name for paths in sides for path in paths)
             raise InputError(
-                f"{root} has {found or 'nothing'} for {split}; it needs one {split}.{codes[0]} and "
-                f"one {split}.{codes[1]} (or .gz): set data.source and data.target to the "
-                "languages that the file names end in"
+                f"{root} has {present or 'nothing'} for {split}; it needs one "
+                f"{split}.{config.source} and one {split}.{config.target} (or .gz): set "
+                "data.source and data.target to the languages that the file names end in"
             )
-        files[split] = tuple(paths[0] for paths in sides if paths) or None
+        files[split] = tuple(str(paths[0]) for paths in sides if paths) or None
     return replace(config, corpus="files", root=None, **files)
+
+
+def corpus_configs(config: DataConfig) -> dict[str, DataConfig]:
+    """Return the config of each corpus, without shared keys that its kind does not read."""
+    configs = {}
+    for name, corpus in (config.corpora or {}).items():
+        keys = {
+            key: value
+            for key, value in vars(corpus).items()
+            if value is not None and key not in ("weight", "tag")
+        }
+        train = keys.get("train", config.train) or ()
+        files = (train,) if isinstance(train, str) else train
+        has_documents = (keys.get("documents", config.documents) or 1) > 1
+        if not has_documents or [file_format(file) for file in files] != ["jsonl"]:
+            keys.setdefault("document_key", None)
+        single = replace(config, corpora=None, temperature=None, **keys)
+        unused: dict[str, Any] = {key: None for key in unused_keys(single) if key not in keys}
+        configs[name] = replace(single, **unused)
+    return configs
+
+
+def config_tags(config: DataConfig) -> Tags:
+    """Return the tags that the vocabulary of a run has, in the order of its corpora."""
+    configs = list(corpus_configs(config).values()) or [config]
+    named = [corpus.tag for corpus in (config.corpora or {}).values()]
+    sentences = max(corpus.documents or 1 for corpus in configs)
+    targets = dict.fromkeys(corpus.target for corpus in configs)
+    if config.target_tag == "both":
+        targets |= dict.fromkeys(corpus.source for corpus in configs)
+    return Tags(
+        targets=tuple(targets) if config.target_tag else (),
+        corpora=tuple(dict.fromkeys(tag for tag in named if tag is not None)),
+        optional=None in named or not named,
+        sentences=sentences if sentences > 1 else 0,
+        subwords=config.max_length if sentences > 1 else 0,
+        both_sides=config.target_tag == "both",
+    )
+
+
+def sampling_weights(config: DataConfig, sizes: Sequence[int]) -> dict[str, float]:
+    """Return the sampling weights, whose sum is 1, of corpora of these sizes, in any unit."""
+    exponent = 1 / (config.temperature or 1)
+    weights = {
+        name: size**exponent if corpus.weight is None else corpus.weight
+        for (name, corpus), size in zip((config.corpora or {}).items(), sizes, strict=True)
+    }
+    total = sum(weights.values()) or 1.0  # training refuses empty corpora
+    return {name: weight / total for name, weight in weights.items()}
+
+
+class BalancedText:
+    """The training text of several corpora: as many pairs as they have, by sampling weights."""
+
+    def __init__(self, config: DataConfig, parts: Mapping[str, Split]) -> None:
+        cache = given_path(config.cache)
+        self._parts = parts
+        self._sizes = {name: part.count(cache) for name, part in parts.items()}
+        self._weights = sampling_weights(config, list(self._sizes.values()))
+
+    def __iter__(self) -> Iterator[Pair]:
+        """Yield pairs, corpus after corpus, evenly drawn from each."""
+        total = sum(self._sizes.values())
+        for name, part in self._parts.items():
+            size = self._sizes[name]
+            wanted = round(self._weights[name] * total)
+            for index, pair in enumerate(part):
+                for _ in range((index + 1) * wanted // size - index * wanted // size):
+                    yield pair
+
+    def fingerprint(self, cache: Path | None = None) -> str:
+        parts = (
+            f"{part.fingerprint(cache)} {self._weights[name]:.12f}"
+            for name, part in self._parts.items()
+        )
+        return hashlib.sha256(" ".join(parts).encode()).hexdigest()

@@ -1,13 +1,20 @@
-"""A split: some lines of a corpus."""
+"""A split: some lines of a corpus; splits that are held out of the training text.
+
+Pairs are held out by their content: when a text grows, pairs move into training, never back.
+"""
 
 import hashlib
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+import heapq
+import json
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from transformer.common.cache import locked, remembered
 from transformer.common.errors import InputError
-from transformer.data.text.lines import file_digest
+from transformer.data.text.lines import file_digest, text_hash
 from transformer.data.text.parallel import SEPARATOR, AnotherTarget, Corpus, Pair
 from transformer.data.text.word_alignment import WordLinks, read_links
 from transformer.data.tokenization.tags import UNTAGGED, SourceTags, TaggedText
@@ -15,19 +22,7 @@ from transformer.data.tokenization.tags import UNTAGGED, SourceTags, TaggedText
 T = TypeVar("T")
 
 
-class NumberedPair(NamedTuple):
-    """A sentence pair with its line number."""
-
-    line: int
-    """Line of its file or files, from 1."""
-    source: str
-    target: str
-    source_tokens: int = 0
-    target_tokens: int = 0
-
-    @property
-    def texts(self) -> tuple[str, str]:
-        return self.source, self.target
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -90,6 +85,21 @@ class Split:
         )
 
 
+class NumberedPair(NamedTuple):
+    """A sentence pair with its line number."""
+
+    line: int
+    """Line of its file or files, from 1."""
+    source: str
+    target: str
+    source_tokens: int = 0
+    target_tokens: int = 0
+
+    @property
+    def texts(self) -> tuple[str, str]:
+        return self.source, self.target
+
+
 def numbered(split: Split) -> Iterator[NumberedPair]:
     """Yield the pairs of a split with line numbers, without those that separate documents."""
     line = 0
@@ -103,3 +113,93 @@ def numbered(split: Split) -> Iterator[NumberedPair]:
         separates = split.sentences != 1 and not any(text.strip() for text in pair)
         if in_split and not separates:
             yield NumberedPair(line, *pair)
+
+
+# A smaller text (in bytes; some ten thousand pairs) is searched again at each start.
+_REMEMBERED = 2**22
+
+
+# To be raised when the choice of pairs changes.
+_VERSION = 2
+
+
+EqualLines = list[list[int]]
+"""Two lists: the lines of a pair with its other targets, and the lines of pairs that equal it."""
+
+
+def hold_out(train: Split, sizes: Mapping[str, int], cache: Path) -> dict[str, Split]:
+    """Return "train" without the held-out pairs, and the held-out splits of these sizes.
+
+    A pair is held out together with its `AnotherTarget`s or, if ``train.repeated_sources``, with
+    all pairs of its source. Of equal pairs, also with swapped sides, the first is held out, and
+    training uses none. Raises InputError if there are too few different pairs.
+    """
+    corpus = train.corpus
+    repeated = train.repeated_sources
+    wanted = sum(sizes.values())
+
+    def find() -> str:
+        return json.dumps(_smallest(corpus, wanted + 1, repeated))
+
+    if sum(path.stat().st_size for path in corpus.paths if path.is_file()) < _REMEMBERED:
+        equal = json.loads(find())
+    else:
+        with locked(cache):
+            text = f"{corpus.fingerprint(cache)} {repeated}"
+            question = f"lines held out {_VERSION}: {wanted} of {text}"
+            equal = json.loads(remembered(cache, question, find))
+    if len(equal) <= wanted:
+        keys = " and ".join(f"data.{name}_size={size}" for name, size in sizes.items())
+        raise InputError(
+            f"{corpus.paths[0]} has {len(equal):,} different pairs, too few to hold out {keys}; "
+            "set them lower, or give data.validation and data.test"
+        )
+    chosen = equal[:-1]
+    not_trained = frozenset(line for pair, copies in chosen for line in pair + copies)
+    splits = {"train": replace(train, lines=not_trained)}
+    for name, size in sizes.items():
+        lines = frozenset(line for pair, _ in chosen[:size] for line in pair)
+        splits[name] = replace(train, lines=lines, inverted=False)
+        chosen = chosen[size:]
+    return splits
+
+
+def _smallest(pairs: Iterable[Pair], wanted: int, repeated: bool) -> list[EqualLines]:
+    """Return the lines of the pairs with the smallest hashes, equal pairs together.
+
+    With ``repeated``, pairs of equal sources are one pair with several targets. A pair that is
+    blank on both sides separates documents, and is ignored.
+    """
+    lines: dict[int, EqualLines] = {}
+    largest: list[int] = []  # negative hashes, since heapq has the smallest on top
+    value = 0
+    is_copy = False
+    for number, pair in enumerate(pairs):
+        another = isinstance(pair[1], AnotherTarget)  # goes with the pair before it
+        if not any(pair) or (another and value not in lines):
+            continue
+        if not another:
+            by_source = repeated and bool(pair[0])
+            value = text_hash(*sorted(pair[:1] if by_source else pair))
+            is_copy = not by_source and value in lines
+        if value not in lines:
+            if len(largest) == wanted:
+                if value >= -largest[0]:
+                    continue
+                # A removed hash cannot come back: the largest only falls.
+                del lines[-heapq.heappop(largest)]
+            heapq.heappush(largest, -value)
+            lines[value] = [[], []]
+        lines[value][is_copy].append(number)
+    return [lines[value] for value in sorted(lines)]
+
+
+def log_held_out(name: str, remaining: int, train: Split) -> None:
+    """Log how many pairs of the training split ``name`` are held out; ``remaining`` are not."""
+    held_out = len(train.lines)
+    if held_out:
+        logger.log(
+            logging.WARNING if held_out > remaining else logging.INFO,
+            f"{name}: {held_out:,} of {held_out + remaining:,} pairs are held out "
+            "(data.validation_size, data.test_size)",
+        )

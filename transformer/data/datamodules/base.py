@@ -16,6 +16,8 @@ from torch.utils.data import Dataset
 from transformer.common.errors import InputError
 from transformer.common.files import given_path
 from transformer.data.batching.batch_sequence import (
+    BatchKey,
+    BatchPlan,
     BatchSequence,
     Lengths,
     MixedBatches,
@@ -27,8 +29,7 @@ from transformer.data.batching.batch_sequence import (
     next_batch,
 )
 from transformer.data.batching.loader import EpochLoader, UpdateLoader
-from transformer.data.batching.token_batches import BatchKey, BatchPlan
-from transformer.data.corpora.mixture import sampling_weights
+from transformer.data.corpora.resolve import sampling_weights
 from transformer.data.text.training_filters import log_level
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.settings.run import RunConfig
@@ -80,32 +81,40 @@ class BatchModule(LightningDataModule, ABC):
     @property
     @abstractmethod
     def _training(self) -> Dataset[Any]:
-        """Dataset of training: a `PlannedDataset` or a `MixedDataset`, unless `row` is another."""
+        """A `PlannedDataset` or a `MixedDataset`, unless `sequence` is overridden."""
 
     @property
     @abstractmethod
     def _validation(self) -> PlannedDataset[Any]: ...
 
     @cached_property
-    def row(self) -> BatchSequence:
+    def sequence(self) -> BatchSequence:
         """All batches of training, without an end; raises InputError as `BatchPlan`."""
-        data, training = self._data, self._training
+        training = self._training
         assert isinstance(training, MixedDataset | PlannedDataset)
         parts = training.parts if isinstance(training, MixedDataset) else [training]
-        sequences = [self._batches(part, index) for index, part in enumerate(parts)]
-        if data.corpora is None:
+        sequences = [self._planned_batches(part, index) for index, part in enumerate(parts)]
+        if self._data.corpora is None:
             return sequences[0]
-        weights = sampling_weights(data, [sequence.epoch_length for sequence in sequences])
+        weights = sampling_weights(self._data, [sequence.epoch_length for sequence in sequences])
         shown = ", ".join(f"{name} {weight:.1%}" for name, weight in weights.items())
         logger.info("shares of the batches: %s", shown)
-        return MixedBatches(sequences, list(weights.values()), data.seed)
+        return MixedBatches(sequences, list(weights.values()), self._data.seed)
 
-    def _batches(self, part: PlannedDataset[Any], corpus: int) -> PlannedBatches:
-        data, lengths = self._data, part.lengths_of_epoch
-        settings: dict[str, Any] = {"batch_tokens": data.budget, "seed": data.seed}
-        if lengths is None:
-            return PlannedBatches(BatchPlan(*part.lengths(), **settings), corpus)
-        return ReplannedBatches(lengths, corpus, **settings, content=str(self._augmentation))
+    def _planned_batches(self, part: PlannedDataset[Any], corpus: int) -> PlannedBatches:
+        budget = self._data.budget
+        seed = self._data.seed
+        lengths_of_epoch = part.lengths_of_epoch
+        if lengths_of_epoch is None:
+            plan = BatchPlan(*part.lengths(), batch_tokens=budget, seed=seed)
+            return PlannedBatches(plan, corpus)
+        return ReplannedBatches(
+            lengths_of_epoch,
+            corpus,
+            batch_tokens=budget,
+            seed=seed,
+            content=str(self._augmentation),
+        )
 
     def setup(self, stage: str) -> None:
         """Open the encoded text of a stage; makes it if `prepare_data` did not."""
@@ -115,22 +124,20 @@ class BatchModule(LightningDataModule, ABC):
             _ = self._validation
 
     def lengths(self) -> dict[str, Lengths]:
-        """Return the planned tokens of every pair that is used, by split; of a stream none."""
+        """Return the planned tokens of each usable pair, by split; a stream has no "train"."""
         training = self._training
         parts = training.parts if isinstance(training, MixedDataset) else [training]
         splits = {"train": parts, "validation": [self._validation]}
-        planned = {
-            split: [part.lengths() for part in parts if isinstance(part, PlannedDataset)]
-            for split, parts in splits.items()
-        }
-        return {
-            split: (np.concatenate([s for s, _ in found]), np.concatenate([t for _, t in found]))
-            for split, found in planned.items()
-            if found
-        }
+        lengths = {}
+        for split, datasets in splits.items():
+            sides = [part.lengths() for part in datasets if isinstance(part, PlannedDataset)]
+            if sides:
+                sources, targets = zip(*sides, strict=True)
+                lengths[split] = np.concatenate(sources), np.concatenate(targets)
+        return lengths
 
     def longest_source(self) -> int | None:
-        """Subwords that at most one in 1,000 training sources exceeds; None of a stream."""
+        """Length in subwords that one in 1,000 training sources exceeds; None for a stream."""
         lengths = self.lengths().get("train")
         if lengths is None:
             return None
@@ -146,7 +153,7 @@ class BatchModule(LightningDataModule, ABC):
         rank, ranks = self._rank()
         self._loader = UpdateLoader(
             self._training,
-            self.row,
+            self.sequence,
             assignment=RankAssignment(ranks, self.accumulation),
             rank=rank,
             # Also counts the updates of the runs that it resumes.
@@ -163,15 +170,15 @@ class BatchModule(LightningDataModule, ABC):
         """Let the next loader continue after an earlier run, from the state of its loader."""
         self._before = state
         if state is not None and state["row"] is not None:
-            self.row.load_state_dict(state["row"])
+            self.sequence.load_state_dict(state["row"])
 
     def epochs(self, done: int) -> float | None:
         if self._loader is not None:
             epochs = self._loader.epochs(done)
         else:
             assignment = RankAssignment(self._rank()[1], self.accumulation)
-            epochs = self.row.epochs(next_batch(self._before, done, self.row, assignment))
-        return epochs if epochs or self.row.epoch_length else None
+            epochs = self.sequence.epochs(next_batch(self._before, done, self.sequence, assignment))
+        return epochs if epochs or self.sequence.epoch_length else None
 
     def val_dataloader(self) -> EpochLoader[Any]:
         """Return the validation batches of this rank, with the best segmentations, not shuffled."""
@@ -188,7 +195,7 @@ class BatchModule(LightningDataModule, ABC):
         return EpochLoader(self._validation, keys, pin_memory=self._on_gpu())
 
     def largest_batch(self) -> Any:
-        _, key = self.row.largest()
+        _, key = self.sequence.largest()
         return self._training[key]
 
     def teardown(self, stage: str) -> None:
@@ -210,10 +217,11 @@ class BatchModule(LightningDataModule, ABC):
                 f"{where}: all {count:,} {unit} are empty or longer than {limit} tokens; "
                 "give other text, or raise data.max_length and data.batch_tokens"
             )
-        if split == "validation" and (left := count - len(usable)):
+        left_out = count - len(usable)
+        if split == "validation" and left_out:
             logger.log(
-                log_level(left, count),
-                f"validation: {left:,} of {count:,} {unit} are empty or longer than {limit} "
+                log_level(left_out, count),
+                f"validation: {left_out:,} of {count:,} {unit} are empty or longer than {limit} "
                 "tokens, and left out of val/loss (data.max_length, data.batch_tokens)",
             )
         return usable

@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
-from transformer.data.corpora.mixture import AnySplit
-from transformer.data.corpora.resolve import find_splits
+from transformer.data.corpora.resolve import AnySplit, find_splits
 from transformer.data.corpora.split import Split
 from transformer.data.datamodules.translation import TranslationData
 from transformer.data.text.parallel import Pair, file_format
@@ -26,15 +25,20 @@ class MonolingualData(TranslationData):
 
     def prepare_data(self) -> None:
         super().prepare_data()
-        for name in () if self._positions is None else self.splits:
-            references = [one for every in self.texts(name).references for one in every]
-            lengths = map(len, self.tokenizer.encode_target(references))
+        if self._positions is None:
+            return
+        for name in self.splits:
+            texts = [text for references in self.texts(name).references for text in references]
+            lengths = map(len, self.tokenizer.encode_target(texts))
             self._check_positions(lengths, partial(_line, self._part(name)))
 
     @cached_property
     def _splits(self) -> dict[str, AnySplit]:
-        found = find_splits(_two_sided(self._data)).items()
-        splits = {name: _target_side(split) for name, split in found if isinstance(split, Split)}
+        splits = {
+            name: _target_side(split)
+            for name, split in find_splits(_two_sided(self._data)).items()
+            if isinstance(split, Split)
+        }
         if "train" in splits:
             held_out = [split for split in splits.values() if not split.inverted]
             splits["train"] = _without(splits["train"], held_out)
@@ -43,8 +47,8 @@ class MonolingualData(TranslationData):
 
 def _target_side(split: Split) -> TargetSplit:
     """Return the target file, JSONL key, or second column of a TSV file."""
-    corpus, paths = split.corpus, split.corpus.paths
-    corpus = replace(corpus, paths=paths[-1:] * len(paths), source=corpus.target)
+    paths = split.corpus.paths
+    corpus = replace(split.corpus, paths=paths[-1:] * len(paths), source=split.corpus.target)
     return TargetSplit(corpus, split.lines, split.inverted)
 
 
@@ -66,10 +70,11 @@ def _two_sided(data: DataConfig) -> DataConfig:
     if data.corpus != "files":
         return data
     source = f"not {data.target}" if data.source == data.target else data.source
-    given: dict[str, Any] = {name: getattr(data, name) for name in ("train", "validation", "test")}
-    for name, paths in given.items():
+    files: dict[str, Any] = {}
+    for name in ("train", "validation", "test"):
+        paths = getattr(data, name)
         if isinstance(paths, str) and file_format(paths) == "plain":
-            given[name] = (paths, paths)
+            files[name] = (paths, paths)
         elif isinstance(paths, list | tuple) and len(paths) == 2:
-            given[name] = (paths[1], paths[1])
-    return replace(data, source=source, **given)
+            files[name] = (paths[1], paths[1])
+    return replace(data, source=source, **files)

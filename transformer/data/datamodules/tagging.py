@@ -14,9 +14,8 @@ from transformer.common.cache import locked
 from transformer.common.errors import InputError
 from transformer.common.files import given_path
 from transformer.data.batching.batch import UNTAGGED, TaggedBatch, collate_tagged
-from transformer.data.batching.batch_sequence import Lengths, PlannedDataset
-from transformer.data.batching.token_batches import BatchKey
-from transformer.data.corpora.pocket import pocket_text
+from transformer.data.batching.batch_sequence import BatchKey, Lengths, PlannedDataset
+from transformer.data.corpora.resolve import pocket_text
 from transformer.data.datamodules.base import BatchModule
 from transformer.data.text.conllu import UPOS, TaggedSentence, read_conllu
 from transformer.data.text.lines import check_files_exist
@@ -70,24 +69,25 @@ class TaggingData(BatchModule):
         check_unused_keys(data)
         if data.corpus == "pocket":
             return pocket_text(data.source)
-        given = {"train": data.train, "validation": data.validation, "test": data.test}
-        files = {key: path for key, path in given.items() if isinstance(path, str)}
-        pairs = any(path is not None and key not in files for key, path in given.items())
-        if data.corpus != "files" or pairs or not {"train", "validation"} <= {*files}:
+        named = {"train": data.train, "validation": data.validation, "test": data.test}
+        files = {split: path for split, path in named.items() if isinstance(path, str)}
+        has_pairs = any(path is not None and split not in files for split, path in named.items())
+        if data.corpus != "files" or has_pairs or not {"train", "validation"} <= {*files}:
             raise InputError(
                 "task=tagging reads pocket, or a CoNLL-U file a split, and holds no sentences out; "
                 "set data=files data.train=A.conllu data.validation=B.conllu, and perhaps "
                 "data.test=C.conllu"
             )
-        return {key: given_path(path) for key, path in files.items()}
+        return {split: given_path(path) for split, path in files.items()}
 
     def sentences(self, split: str) -> list[TaggedSentence]:
         """Return all sentences of a split; raises InputError if there is none."""
         path = self._files[split]
         read = read_pocket_tags if self._data.corpus == "pocket" else read_conllu
-        if sentences := list(read(path, self._data.max_line)):
-            return sentences
-        raise InputError(f"{path} holds no tagged sentence; give a file in CoNLL-U")
+        sentences = list(read(path, self._data.max_line))
+        if not sentences:
+            raise InputError(f"{path} holds no tagged sentence; give a file in CoNLL-U")
+        return sentences
 
     def training_sentences(self) -> Sequence[TaggedSentence]:
         return self._training.sentences
@@ -101,9 +101,9 @@ class TaggingData(BatchModule):
         if self._initial_tokenizer is not None:
             return self._initial_tokenizer
         texts = [(" ".join(words), "") for words, _ in self.sentences("train")]
-        config, name = replace(self._tokenizer_config, joint=True), self._files["train"]
+        config = replace(self._tokenizer_config, joint=True)
         with locked(self._cache):
-            return Tokenizer.train(config, lambda: texts, self._cache, name=name)
+            return Tokenizer.train(config, lambda: texts, self._cache, name=self._files["train"])
 
     def prepare_data(self) -> None:
         """Learn the vocabulary, and check that the text fits the model, and enough is kept."""
@@ -112,11 +112,13 @@ class TaggingData(BatchModule):
         evaluated = {split: self.sentences(split) for split in self.splits}
         tokenizer = self.tokenizer
         if not self._reported:
-            _ = self._training
+            _ = self._training  # counts the sentences that are left out
             filters = Filters(min(data.max_length, data.budget - 1), None, data.deduplicate)
-            filters.report("train", *self._left, self.max_left_out, "sentences")
+            filters.report("train", *self._left_out, self.max_left_out, "sentences")
             self._reported = True
-        for split, sentences in evaluated.items() if self._positions is not None else ():
+        if self._positions is None:
+            return
+        for split, sentences in evaluated.items():
             lengths = TaggedDataset(sentences, tokenizer).lengths()[0].tolist()
             line = partial(_line, self._files[split], data.max_line)
             self._check_positions(lengths, line)
@@ -130,22 +132,24 @@ class TaggingData(BatchModule):
         return self._dataset("validation")
 
     def _dataset(self, split: str) -> TaggedDataset:
-        """Return a split without too long sentences; in training, without repetitions."""
-        data, sentences = self._data, self.sentences(split)
+        """Return a split without too long sentences and, in training, without duplicates."""
+        sentences = self.sentences(split)
         read = len(sentences)
-        if split == "train" and data.deduplicate:
+        if split == "train" and self._data.deduplicate:
             sentences = list(dict.fromkeys(sentences))
         dataset = TaggedDataset(sentences, self.tokenizer)
         usable = self._usable(split, self._files[split], "sentences", dataset.lengths())
-        left = len(sentences) - len(usable)
+        unusable = len(sentences) - len(usable)
         if split == "train":
-            self._left = Counter(duplicate=read - len(sentences), length=left), read
-        kept = [sentences[index] for index in usable]
-        return TaggedDataset(kept, self.tokenizer) if left else dataset
+            dropped = Counter(duplicate=read - len(sentences), length=unusable)
+            self._left_out = (dropped, read)
+        if not unusable:
+            return dataset
+        return TaggedDataset([sentences[index] for index in usable], self.tokenizer)
 
 
 def _line(path: Path, max_line: int, index: int) -> str:
     """Return the file and line of a sentence, in CoNLL-U of its first word (ID 1)."""
     lines = enumerate(read_lines(path, max_line), start=1)
-    firsts = (number for number, line in lines if line.lstrip("0").startswith("1\t"))
-    return f"{path}:{next(islice(firsts, index, None), index + 1)}"
+    first_words = (number for number, line in lines if line.lstrip("0").startswith("1\t"))
+    return f"{path}:{next(islice(first_words, index, None), index + 1)}"

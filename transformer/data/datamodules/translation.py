@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import math
 from collections.abc import Iterator
 from functools import cached_property, partial
 from itertools import islice
@@ -15,14 +16,17 @@ from transformer.common.cache import locked
 from transformer.common.errors import InputError, raise_objections
 from transformer.data.batching.batch import Batch
 from transformer.data.batching.batch_sequence import BatchSequence, MixedDataset
-from transformer.data.binarized.corpus import EncodedCorpus
+from transformer.data.binarized.corpus import SIDES, EncodedCorpus, count_pairs, encode_corpus
 from transformer.data.binarized.dataset import BatchDataset, SegmentationSampler
-from transformer.data.binarized.preprocess import SIDES, count_pairs, encode_corpus
 from transformer.data.corpora.evaluation_text import Texts, read_texts
-from transformer.data.corpora.holdout import log_held_out
-from transformer.data.corpora.mixture import AnySplit, BalancedText, config_tags
-from transformer.data.corpora.resolve import NO_TRAINING_TEXT, find_splits
-from transformer.data.corpora.split import Split, numbered
+from transformer.data.corpora.resolve import (
+    NO_TRAINING_TEXT,
+    AnySplit,
+    BalancedText,
+    config_tags,
+    find_splits,
+)
+from transformer.data.corpora.split import Split, log_held_out, numbered
 from transformer.data.datamodules.base import BatchModule
 from transformer.data.text.document_windows import joined_pairs
 from transformer.data.text.lines import check_files_exist
@@ -33,7 +37,7 @@ from transformer.data.tokenization.vocabulary import Pairs
 from transformer.settings.tokenizer import FILES, SYMBOLS, UNK
 
 if TYPE_CHECKING:
-    from transformer.data.streaming.training_stream import TrainingStream
+    from transformer.data.streaming.streamed_batches import TrainingStream
 
 logger = logging.getLogger(__name__)
 
@@ -52,14 +56,15 @@ class TranslationData(BatchModule):
         """The training text of ``data.streaming``; None if it is encoded as a whole."""
         if not self._data.streaming:
             return None
-        from transformer.data.streaming.training_stream import TrainingStream
+        from transformer.data.streaming.streamed_batches import TrainingStream
 
         return TrainingStream(self._data, self._augmentation)
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """The tokenizer: given, from the cache, or learned from the training text."""
-        initial, tags = self._initial_tokenizer, config_tags(self._data)
+        initial = self._initial_tokenizer
+        tags = config_tags(self._data)
         config = self._tokenizer_config if initial is None else initial.config
         raise_objections(self._objections(config.features, bool(tags.sentences)))
         if initial is not None:
@@ -107,45 +112,52 @@ class TranslationData(BatchModule):
         if self._stream is not None:
             return list(self._stream.beginning(limit))
         parts = self._parts("train")
-        pairs = (islice(numbered(self._part(one)), -(-limit // len(parts))) for one in parts)
-        return [pair.texts for part in pairs for pair in part]
+        limit_of_part = math.ceil(limit / len(parts))
+        return [
+            pair.texts
+            for name in parts
+            for pair in islice(numbered(self._part(name)), limit_of_part)
+        ]
 
     def prepare_data(self) -> None:
         """Learn the vocabulary and encode the text, unless they are in the cache."""
         if self._stream is not None:
             for split in self.splits:
                 self.texts(split)
-            _ = self._stream.fingerprint, self.tokenizer
+            _ = self._stream.fingerprint  # finds the shards before the tokenizer is learned
+            _ = self.tokenizer
             self._encoded_path("validation")
             return
         # Missing and malformed files are found before the long work.
         training = self._parts("train")
-        read = [*training, *(part for name in self.splits for part in self._parts(name))]
-        check_files_exist(path for name in read for path in self._part(name).corpus.paths)
+        parts = [*training, *(part for name in self.splits for part in self._parts(name))]
+        check_files_exist(path for part in parts for path in self._part(part).corpus.paths)
         if self._links:
             for name in training:
                 self._part(name).links_fingerprint()
         for split in self.splits:
             self.texts(split)
-        for name in () if self._reported else training:
-            pairs, dropped = count_pairs(self._encoded_path(name).glob("*.arrow"))
-            log_held_out(name, pairs, self._part(name))
-            self._filters.report(name, dropped, pairs, self.max_left_out)
-        if not self._reported and {*SYMBOLS, *FILES} & {*self.tokenizer.config.algorithms}:
-            self._log_unknown()
-        self._reported = True
+        if not self._reported:
+            for name in training:
+                pairs, dropped = count_pairs(self._encoded_path(name).glob("*.arrow"))
+                log_held_out(name, pairs, self._part(name))
+                self._filters.report(name, dropped, pairs, self.max_left_out)
+            if {*SYMBOLS, *FILES} & {*self.tokenizer.config.algorithms}:
+                self._log_unknown()
+            self._reported = True
         for name in self._parts("validation"):
             self._encoded_path(name)
 
     def _log_unknown(self) -> None:
-        found, largest = [], 0.0
+        counts = []
+        largest = 0.0
         for name in ("train", *self.splits):
             corpus = EncodedCorpus(*map(self._encoded_path, self._parts(name)))
             unknown = {side: corpus.frequency(side, UNK) for side in SIDES}
-            found.append(f"{name} {' and '.join(f'{count:,}' for count in unknown.values())}")
+            counts.append(f"{name} {' and '.join(f'{count:,}' for count in unknown.values())}")
             for side, count in unknown.items():
                 largest = max(largest, count / max(1, int(corpus.lengths(side).sum())))
-        logger.info("unknown tokens of source and target: %s", ", ".join(found))
+        logger.info("unknown tokens of source and target: %s", ", ".join(counts))
         if largest > _MANY_UNKNOWN:
             logger.warning(
                 "%.0f%% of the tokens of a side are unknown; was the vocabulary learned from other "
@@ -173,31 +185,38 @@ class TranslationData(BatchModule):
 
     def _split(self, name: str) -> AnySplit:
         if name not in self._splits:
-            known = f"the corpus has no split {name!r}; it has {', '.join(self._splits)}"
-            raise InputError(NO_TRAINING_TEXT if name == "train" else known)
+            if name == "train":
+                raise InputError(NO_TRAINING_TEXT)
+            raise InputError(f"the corpus has no split {name!r}; it has {', '.join(self._splits)}")
         return self._splits[name]
 
     def _encoded_path(self, name: str) -> Path:
         """Return the folder of the encoded split of one corpus, made if it is not in the cache."""
-        split, training = self._part(name), name.startswith("train")
+        split = self._part(name)
+        training = name.startswith("train")
         tokenizer = self.tokenizer.tagged(split.tags)
         texts = training and (tokenizer.config.sampling > 0 or self._augmentation.active)
         pairs: Pairs = split.__iter__
-        decides = f"{split.fingerprint(self._cache)} {tokenizer.cut_fingerprint} {texts}"
+        # All that determines the content of the files.
+        identity = f"{split.fingerprint(self._cache)} {tokenizer.encoding_fingerprint} {texts}"
         if split.sentences > 1:
             pairs = partial(joined_pairs, split, tokenizer, split.sentences)
-            decides += f" {split.sentences} {tokenizer.tags.subwords}"
+            identity += f" {split.sentences} {tokenizer.tags.subwords}"
         filters = self._filters if training else None
         links = split.word_links if training and self._links else None
         if links:
-            decides += f" {split.links_fingerprint()}"
-        decides += f" {filters} {_LAYOUT}"
-        key = hashlib.sha256(decides.encode()).hexdigest()[:24]
+            identity += f" {split.links_fingerprint()}"
+        identity += f" {filters} {_LAYOUT}"
+        key = hashlib.sha256(identity.encode()).hexdigest()[:24]
         folder = self._cache / f"{name}-{key}"
         with locked(self._cache):
             if not folder.exists():
                 encode_corpus(
-                    *(name, pairs, tokenizer, filters, folder),
+                    name,
+                    pairs,
+                    tokenizer,
+                    filters,
+                    folder,
                     links=links,
                     texts=texts,
                     workers=self._data.prepare_workers,
@@ -205,14 +224,15 @@ class TranslationData(BatchModule):
         return folder
 
     @cached_property
-    def row(self) -> BatchSequence:
-        return super().row if self._stream is None else self._stream.batches(self.tokenizer)
+    def sequence(self) -> BatchSequence:
+        if self._stream is None:
+            return super().sequence
+        return self._stream.batches(self.tokenizer)
 
     def teardown(self, stage: str) -> None:
         super().teardown(stage)
-        row = self.__dict__.get("row")
-        if self._stream is not None and row is not None:
-            row.close()
+        if "sequence" in self.__dict__:
+            self.sequence.close()
 
     @cached_property
     def _training(self) -> Dataset[Batch]:
@@ -225,9 +245,10 @@ class TranslationData(BatchModule):
     def _training_part(self, name: str) -> BatchDataset:
         corpus = EncodedCorpus(self._encoded_path(name))
         tokenizer = self.tokenizer.tagged(self._part(name).tags)
-        sampler, pairs = SegmentationSampler(tokenizer, self._data), np.arange(len(corpus))
         return BatchDataset(
-            *(corpus, pairs.astype(np.int32), sampler),
+            corpus,
+            np.arange(len(corpus), dtype=np.int32),
+            SegmentationSampler(tokenizer, self._data),
             links=self._links,
             augmentation=self._augmentation,
         )
@@ -235,6 +256,7 @@ class TranslationData(BatchModule):
     @cached_property
     def _validation(self) -> BatchDataset:
         corpus = EncodedCorpus(*map(self._encoded_path, self._parts("validation")))
-        lengths, where = corpus.sides_lengths(), self._split("validation").location
+        file = self._split("validation").location
+        pairs = self._usable("validation", file, "pairs", corpus.sides_lengths())
         sampler = SegmentationSampler(self.tokenizer.with_sampling(0.0), self._data)
-        return BatchDataset(corpus, self._usable("validation", where, "pairs", lengths), sampler)
+        return BatchDataset(corpus, pairs, sampler)

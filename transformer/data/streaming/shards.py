@@ -1,6 +1,6 @@
-"""Finds shards, wherever fsspec reads, and reads pairs, as text/parallel.py, from any position.
+"""Finds the shards of a stream, wherever fsspec reads, and reads their pairs from any position.
 
-To skip pairs costs little: Parquet knows its rows, and of other shards only line ends are counted.
+Skipping pairs is cheap: Parquet knows its rows, and in other shards only line ends are counted.
 """
 
 import hashlib
@@ -101,7 +101,9 @@ class ShardReader(ABC):
     def __init__(
         self, shard: Shard, files: Sequence[io.BufferedReader], start: ShardPosition
     ) -> None:
-        self._shard, self._files, self.row = shard, files, start.row
+        self._shard = shard
+        self._files = files
+        self.row = start.row
 
     @property
     @abstractmethod
@@ -143,16 +145,24 @@ class LineReader(ShardReader):
         return ShardPosition(self.row, tuple(self._offsets))
 
     def _read(self) -> Iterator[Pair]:
-        shard, number = self._shard, self.row + 1
+        shard = self._shard
+        first = self.row + 1
 
         def counted(index: int) -> Iterator[bytes]:
-            for line in raw_lines(self._files[index], shard.urls[index], shard.max_line, number):
+            for line in raw_lines(self._files[index], shard.urls[index], shard.max_line, first):
                 self._offsets[index] += len(line)
                 yield line
 
-        lines = [decoded_lines(counted(index), url, number) for index, url in enumerate(shard.urls)]
-        read = (lines, url_format(shard.urls[0]), shard.urls, shard.sides, number)
-        for pair in parsed_pairs(*read, features=shard.features):
+        lines = [decoded_lines(counted(index), url, first) for index, url in enumerate(shard.urls)]
+        pairs = parsed_pairs(
+            lines,
+            url_format(shard.urls[0]),
+            shard.urls,
+            shard.sides,
+            start=first,
+            features=shard.features,
+        )
+        for pair in pairs:
             if isinstance(pair[1], AnotherTarget):
                 raise InputError(f"{shard.urls[0]}: a stream has one target a line")
             self.row += 1
@@ -160,11 +170,11 @@ class LineReader(ShardReader):
 
     def _skip(self, count: int) -> None:
         skipped = [skip_lines(file, count) for file in self._files]
-        lines = [number for number, _ in skipped]
+        lines = [count for count, _ in skipped]
         if len({*lines}) > 1:
             rests = [skip_lines(file, sys.maxsize)[0] for file in self._files]
-            counts = [self.row + each + rest for each, rest in zip(lines, rests, strict=True)]
-            raise unaligned(self._shard.urls, counts)
+            totals = [self.row + lines + rest for lines, rest in zip(lines, rests, strict=True)]
+            raise unaligned(self._shard.urls, totals)
         self.row += lines[0]
         for index, (_, size) in enumerate(skipped):
             self._offsets[index] += size
@@ -184,16 +194,20 @@ class RowReader(ShardReader):
         return ShardPosition(self.row)
 
     def _read(self) -> Iterator[Pair]:
-        table, (url,), sides = self._table, self._shard.urls, self._shard.sides
-        first, groups = 0, list(range(table.num_row_groups))
-        while groups and first + table.metadata.row_group(groups[0]).num_rows <= self.row:
-            first += table.metadata.row_group(groups.pop(0)).num_rows
+        table = self._table
+        (url,) = self._shard.urls
+        sides = self._shard.sides
         columns = [name for name in table.schema_arrow.names if name in sides]
         if len(columns) < len({*sides}):
+            # Raises InputError, which lists the columns.
             record_pair(dict.fromkeys(table.schema_arrow.names, ""), sides, url)
-        for batch in (
-            table.iter_batches(_ROWS, row_groups=groups, columns=columns) if groups else ()
-        ):
+        first = 0
+        groups = list(range(table.num_row_groups))
+        while groups and first + table.metadata.row_group(groups[0]).num_rows <= self.row:
+            first += table.metadata.row_group(groups.pop(0)).num_rows
+        if not groups:
+            return
+        for batch in table.iter_batches(_ROWS, row_groups=groups, columns=columns):
             for values in batch.slice(min(max(self.row - first, 0), batch.num_rows)).to_pylist():
                 self.row += 1
                 yield record_pair(values, sides, f"{url}:{self.row}")
@@ -209,7 +223,9 @@ class EpochReader:
     def __init__(self, shards: Sequence[Shard], seed: int, start: Position) -> None:
         # The third number makes it differ from the random orders of batches.
         order = np.random.default_rng([seed, start.epoch, 3]).permutation(len(shards))
-        self._shards, self._order, self._start = shards, order.tolist(), start
+        self._shards = shards
+        self._order: list[int] = order.tolist()
+        self._start = start
         self._turn = start.shard
         self._files = ExitStack()
         self._shard: ShardReader | None = None
@@ -234,7 +250,8 @@ class EpochReader:
 
     def skip(self, count: int) -> int:
         """Skip the next pairs, and return how many there were; fewer at the end of the epoch."""
-        skipped, self._pairs = 0, None
+        self._pairs = None
+        skipped = 0
         for shard in self._open_shards():
             skipped += shard.skip(count - skipped)
             if skipped == count:
@@ -260,33 +277,35 @@ class EpochReader:
 
 
 def find_shards(
-    given: str | Sequence[str] | None,
+    train: str | Sequence[str] | None,
     sides: tuple[str, str],
     max_line: int | None = None,
     features: bool = False,
 ) -> list[Shard]:
     """Return the shards that ``data.train`` names, in the order of their names.
 
-    ``given`` is a file, a glob such as ``s3://bucket/train-*.jsonl.gz``, or a list of these; two
+    ``train`` is a file, a glob such as ``s3://bucket/train-*.jsonl.gz``, or a list of these; two
     plain names, or globs of equally many plain files, are source and target. ``sides`` are keys of
     JSONL and Parquet. Raises InputError if files are missing, or plain files are not in pairs.
     """
-    names = [given] if isinstance(given, str) else list(given or [])
-    found = [_expanded(name) for name in names]
-    first = [(urls or [name])[0] for name, urls in zip(names, found, strict=True)]
-    plain = [url_format(url) == "plain" for url in first]
-    aligned = plain == [True, True] and len(found[0]) == len(found[1])
-    if not names or not all(found) or (any(plain) and not aligned):
-        files = zip(names, found, strict=True)
-        listed = ", ".join(f"{name} ({len(urls) or 'no such file'})" for name, urls in files)
+    names = [train] if isinstance(train, str) else list(train or [])
+    files = [_expanded(name) for name in names]
+    plain = [
+        url_format(urls[0] if urls else name) == "plain"
+        for name, urls in zip(names, files, strict=True)
+    ]
+    aligned = plain == [True, True] and len(files[0]) == len(files[1])
+    if not names or not all(files) or (any(plain) and not aligned):
+        counts = zip(names, files, strict=True)
+        listed = ", ".join(f"{name} ({len(urls) or 'no such file'})" for name, urls in counts)
         raise InputError(
             f"data.train: {listed or 'null'}: a stream reads .tsv, .jsonl or .parquet files, or "
             "plain text of two names or globs, [SOURCE,TARGET], of equally many files"
         )
     if any(plain):
-        shards: Iterable[tuple[str, ...]] = zip(*found, strict=True)
+        shards: Iterable[tuple[str, ...]] = zip(*files, strict=True)
     else:
-        shards = ((url,) for url in dict.fromkeys(chain.from_iterable(found)))
+        shards = ((url,) for url in dict.fromkeys(chain.from_iterable(files)))
     return [Shard(urls, sides, max_line, features) for urls in shards]
 
 
@@ -306,5 +325,5 @@ def _expanded(name: str) -> list[str]:
         system, path = fsspec.url_to_fs(name)
         if "*" not in name and "[" not in name:
             return [name] if system.isfile(path) else []
-        found = sorted(map(str, system.glob(path)))
-        return [system.unstrip_protocol(entry) for entry in found] if "://" in name else found
+        paths = sorted(map(str, system.glob(path)))
+        return [system.unstrip_protocol(path) for path in paths] if "://" in name else paths

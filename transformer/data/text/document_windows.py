@@ -19,23 +19,33 @@ def begins_window(
     ``lengths`` are its subwords on every side; None for a window by itself, such as the blank line
     between two documents. Windows of several have at most ``sentences``, and ``subwords`` a side.
     """
-    count, filled = 0, list[int]()
+    count = 0
+    filled: list[int] = []  # subwords of the window on each side, with separators
     for sides in lengths:
         if sides is None:
             count = 0
             yield True
             continue
-        grown = [old + 1 + new for old, new in zip(filled, sides, strict=True)] if count else []
-        begins = not count or count >= sentences or max(grown) > subwords
-        count, filled = (1, list(sides)) if begins else (count + 1, grown)
-        yield begins
+        if 0 < count < sentences:
+            grown = [old + 1 + new for old, new in zip(filled, sides, strict=True)]
+            if max(grown) <= subwords:
+                count += 1
+                filled = grown
+                yield False
+                continue
+        count = 1
+        filled = list(sides)
+        yield True
 
 
 def joined_pairs(pairs: Iterable[Pair], tokenizer: Tokenizer, sentences: int) -> Iterator[Pair]:
-    """Yield a pair for each window; a blank pair ends a document, half of one is a window."""
-    measured, again = tee(_measured(pairs, tokenizer))
-    room = tokenizer.tags.subwords - len(tokenizer.tags.indices(tokenizer.source_tags))
-    begins = begins_window((lengths for _, lengths in again), sentences, room)
+    """Yield a pair for each window.
+
+    A blank pair ends a document; a pair with one blank side is a window by itself.
+    """
+    measured, copy = tee(_measured(pairs, tokenizer))
+    limit = tokenizer.tags.subwords - len(tokenizer.tags.indices(tokenizer.source_tags))
+    begins = begins_window((lengths for _, lengths in copy), sentences, limit)
     window: list[Pair] = []
     for (pair, _), first in zip(measured, begins, strict=True):
         if first and window:
@@ -56,11 +66,13 @@ def _measured(
         sources = tokenizer.encode_source([source for source, _ in chunk])
         targets = tokenizer.encode_target([target for _, target in chunk])
         for pair, source, target in zip(chunk, sources, targets, strict=True):
-            text = len(source) - tokenizer.leading_tags(source)
-            whole = source and target and all(text.strip() for text in pair)
-            yield pair, (text, len(target)) if whole else None
+            if source and target and all(text.strip() for text in pair):
+                yield pair, (len(source) - tokenizer.leading_tags(source), len(target))
+            else:
+                yield pair, None
 
 
 def _join(window: Sequence[Pair]) -> Pair:
     sources, targets = zip(*window, strict=True)
-    return with_tags(SENTENCE_END.join(sources), parse_tags(sources[0])), SENTENCE_END.join(targets)
+    source = with_tags(SENTENCE_END.join(sources), parse_tags(sources[0]))
+    return source, SENTENCE_END.join(targets)

@@ -23,27 +23,31 @@ def linked_lexicon(
     pairs: Iterable[IdPair], links: Iterable[WordLinks], tokenizer: Tokenizer
 ) -> Lexicon:
     """Relative frequencies of the links: the subwords of two linked words are all linked."""
-    width, found = tokenizer.target_vocab_size, [np.zeros(0, np.int64)]
-    for (source, target), known in zip(pairs, links, strict=True):
-        words = tokenizer.source_subwords(source), tokenizer.subwords(target)
-        sure = np.array(sorted(known.sure), np.int64).reshape(-1, 2)
-        at_target, at_source = linked_subwords(sure, *map(subword_words, words)).nonzero()
-        found.append(np.array(source, np.int64)[at_source] * width + np.array(target)[at_target])
-    keys, counts = np.unique(np.concatenate(found), return_counts=True)
+    width = tokenizer.target_vocab_size
+    linked = [np.zeros(0, np.int64)]
+    for (source, target), word_links in zip(pairs, links, strict=True):
+        source_words = subword_words(tokenizer.source_subwords(source))
+        target_words = subword_words(tokenizer.subwords(target))
+        sure = np.array(sorted(word_links.sure), np.int64).reshape(-1, 2)
+        at_target, at_source = linked_subwords(sure, source_words, target_words).nonzero()
+        linked.append(np.array(source, np.int64)[at_source] * width + np.array(target)[at_target])
+    keys, counts = np.unique(np.concatenate(linked), return_counts=True)
     return keys, _normalized(keys // width, counts)
 
 
 def ibm_model_1(pairs: Sequence[IdPair], width: int, iterations: int) -> Lexicon:
-    """Estimate by expectation maximization, with NULL; ``width`` is the size of the target's side.
+    """Estimate by expectation maximization, with NULL; ``width`` is the target vocabulary size.
 
     Brown et al. 1993, "The Mathematics of Statistical Machine Translation", section 4.1.
     """
-    found = [np.zeros(0, np.int64)]
+    # The first array has the keys of many blocks; it is merged rarely, so each key is sorted few
+    # times.
+    parts = [np.zeros(0, np.int64)]
     for cells, _ in _blocks(pairs, width):
-        found.append(np.unique(cells))
-        if sum(map(len, found[1:])) > max(2**22, len(found[0])):  # so each is sorted few times
-            found = [np.unique(np.concatenate(found))]
-    keys = np.unique(np.concatenate(found))
+        parts.append(np.unique(cells))
+        if sum(map(len, parts[1:])) > max(2**22, len(parts[0])):
+            parts = [np.unique(np.concatenate(parts))]
+    keys = np.unique(np.concatenate(parts))
     probabilities = np.ones(len(keys))
     for _ in range(iterations):
         counts = np.zeros(len(keys))
@@ -61,9 +65,12 @@ def _normalized(sources: np.ndarray, counts: np.ndarray) -> Float[np.ndarray, " 
 
 
 def _blocks(pairs: Sequence[IdPair], width: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """For each target position a number for each source of it; and how many sources it has."""
+    """Yield the keys of each target position with each source, and how many sources it has."""
     for start in range(0, len(pairs), _PAIRS):
-        some = [(np.array([NULL, *s], np.int64), t) for s, t in pairs[start : start + _PAIRS]]
-        cells = [np.add.outer(target, source * width).ravel() for source, target in some]
-        sizes = np.array([(len(source), len(target)) for source, target in some])
+        block = [
+            (np.array([NULL, *source], np.int64), target)
+            for source, target in pairs[start : start + _PAIRS]
+        ]
+        cells = [np.add.outer(target, source * width).ravel() for source, target in block]
+        sizes = np.array([(len(source), len(target)) for source, target in block])
         yield np.concatenate(cells), sizes[:, 0].repeat(sizes[:, 1])

@@ -60,17 +60,21 @@ def raw_lines(
 
 def skip_lines(file: BufferedReader, count: int) -> tuple[int, int]:
     """Skip lines by their ends, without holding one; return how many, and their bytes."""
-    lines, size, last = 0, 0, b"\n"
+    lines = 0
+    size = 0
+    last = b"\n"
     while lines < count and (block := file.peek()):
-        found = block.count(b"\n")
-        if lines + found >= count:
-            ends = np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == ord("\n"))
-            found = count - lines
-            block = block[: int(ends[found - 1]) + 1]
+        ends = block.count(b"\n")
+        if lines + ends >= count:
+            positions = np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == ord("\n"))
+            ends = count - lines
+            block = block[: int(positions[ends - 1]) + 1]
         last = file.read(len(block))[-1:]
-        lines, size = lines + found, size + len(block)
-    # The last line of a file may have no end.
-    return lines + (last != b"\n" and lines < count), size
+        lines += ends
+        size += len(block)
+    if last != b"\n" and lines < count:
+        lines += 1  # the last line of a file may have no end
+    return lines, size
 
 
 def unreadable(error: Exception) -> str:
@@ -82,7 +86,8 @@ def unreadable(error: Exception) -> str:
 
 def too_long(where: str, max_line: int | None) -> InputError:
     """Return the error for a line of more than ``max_line`` bytes (None: MAX_LINE)."""
-    limit, advice = (MAX_LINE, "") if max_line is None else (max_line, ", or raise data.max_line")
+    limit = MAX_LINE if max_line is None else max_line
+    advice = "" if max_line is None else ", or raise data.max_line"
     return InputError(
         f"{where}: the line is longer than {limit:,} bytes, too long for one sentence; cut it"
         f"{advice}"
@@ -128,8 +133,10 @@ def file_digest(path: Path, cache: Path | None = None) -> bytes:
             return hashlib.file_digest(file, "sha256").digest()
         seen = (state.st_size, state.st_ino, state.st_mtime_ns, state.st_ctime_ns)
         question = f"sha256 of {path.resolve()} {seen}"
-        known = remembered(cache, question, lambda: hashlib.file_digest(file, "sha256").hexdigest())
-    return bytes.fromhex(known)
+        digest = remembered(
+            cache, question, lambda: hashlib.file_digest(file, "sha256").hexdigest()
+        )
+    return bytes.fromhex(digest)
 
 
 @contextmanager
@@ -145,7 +152,8 @@ def _opened(path: Path) -> Iterator[BufferedReader]:
 
 def check_files_exist(paths: Iterable[Path]) -> None:
     """Raise a MissingFile that names all missing files at once."""
-    if missing := dict.fromkeys(path for path in paths if not path.exists()):
+    missing = dict.fromkeys(path for path in paths if not path.exists())
+    if missing:
         raise MissingFile("; ".join(map(_missing, missing)))
 
 

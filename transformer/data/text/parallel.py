@@ -19,11 +19,11 @@ Referenced = tuple[str, tuple[str, ...]]
 
 
 class AnotherTarget(str):
-    """Another right target of the source in the pair before; every operation loses the mark."""
+    """Another reference for the source before; string operations lose the mark."""
 
 
 SEPARATOR: Pair = ("", "")
-"""Separates documents of JSONL; this very object, though it equals a blank line of a file."""
+"""Separates documents of JSONL. Compare it with ``is``: a blank line of a file equals it."""
 
 _JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 _NOT_A_LINE = re.compile("\n|\r\\Z|[\ud800-\udfff]")
@@ -55,18 +55,23 @@ class Corpus:
     ) -> "Corpus":
         """Make a corpus of the paths that a user names; InputError if they are not one."""
         names = (paths,) if isinstance(paths, str | Path) else tuple(paths)
-        found = tuple(given_path(name) for name in names)
-        formats = [file_format(path) for path in found]
-        known = formats in (["tsv"], ["jsonl"]) or (len(names) > 1 and {*formats} == {"plain"})
-        needed = "two plain files as [SOURCE,TARGET], or one .tsv or .jsonl file (each may be .gz)"
-        if document_key is not None:
-            known, needed = formats == ["jsonl"], f"one .jsonl: data.document_key={document_key}"
-        if not known:
+        files = tuple(given_path(name) for name in names)
+        formats = [file_format(path) for path in files]
+        if document_key is None:
+            plain = len(names) > 1 and {*formats} == {"plain"}
+            usable = plain or formats in (["tsv"], ["jsonl"])
+            needed = (
+                "two plain files as [SOURCE,TARGET], or one .tsv or .jsonl file (each may be .gz)"
+            )
+        else:
+            usable = formats == ["jsonl"]
+            needed = f"one .jsonl: data.document_key={document_key}"
+        if not usable:
             listed = ", ".join(map("{} ({})".format, names, formats))
             raise InputError(
                 f"[{listed}] is not a corpus; give {needed}; a treebank is for task=tagging"
             )
-        return cls(found, source, target, document_key, max_line)
+        return cls(files, source, target, document_key, max_line)
 
     @property
     def kind(self) -> str:
@@ -77,8 +82,14 @@ class Corpus:
         lines = [read_lines(path, self.max_line) for path in self.paths]
         if self.kind == "scan":
             return scan_pairs(lines[0], self.paths[0])
-        read = (lines, self.kind, self.paths, (self.source, self.target))
-        return parsed_pairs(*read, document_key=self.document_key, features=self.features)
+        return parsed_pairs(
+            lines,
+            self.kind,
+            self.paths,
+            (self.source, self.target),
+            document_key=self.document_key,
+            features=self.features,
+        )
 
     def fingerprint(self, cache: Path | None = None) -> str:
         """Return a hash of content, formats and keys; ``cache`` and errors as in `file_digest`."""
@@ -128,12 +139,14 @@ def plain_pairs(
     """Join the lines of aligned files; a blank line after the second file is no target."""
     for number, texts in enumerate(zip_longest(*files), start):
         if None in texts:
-            read = [number - (text is None) for text in texts]
-            counts = [lines + sum(1 for _ in file) for lines, file in zip(read, files, strict=True)]
+            counts = [
+                number - (text is None) + sum(1 for _ in file)
+                for text, file in zip(texts, files, strict=True)
+            ]
             raise unaligned(names, counts)
-        source, target, *more = texts
+        source, target, *other_targets = texts
         yield source, target
-        yield from ((source, AnotherTarget(text)) for text in more if text)
+        yield from ((source, AnotherTarget(text)) for text in other_targets if text)
 
 
 def unaligned(names: Sequence[object], counts: Sequence[int]) -> InputError:
@@ -148,9 +161,11 @@ def tsv_pairs(
     """Split lines at the last tab; raises InputError if there are fewer or more tabs than these."""
     layout = "SOURCE<TAB>FEATURES<TAB>TARGET has two" if features else "SOURCE<TAB>TARGET has one"
     for number, line in enumerate(lines, start):
-        if (tabs := line.count("\t")) != 1 + features:
-            hint = ', or set tokenizer.features=";" (doctor, clean, text: data.features=";")'
-            hint = hint if tabs > 1 and not features else ""
+        tabs = line.count("\t")
+        if tabs != 1 + features:
+            hint = ""
+            if tabs > 1 and not features:
+                hint = ', or set tokenizer.features=";" (doctor, clean, text: data.features=";")'
             raise InputError(f"{name}:{number}: {tabs} tabs where {layout}; correct the line{hint}")
         source, _, target = line.rpartition("\t")
         yield source, target
@@ -159,7 +174,8 @@ def tsv_pairs(
 def scan_pairs(lines: Iterable[str], name: object) -> Iterator[Pair]:
     """Split lines such as ``IN: jump OUT: I_JUMP``; raises InputError if one is another."""
     for number, line in enumerate(lines, 1):
-        if (match := re.fullmatch("IN: (.*) OUT: (.*)", line)) is None:
+        match = re.fullmatch("IN: (.*) OUT: (.*)", line)
+        if match is None:
             raise InputError(f"{name}:{number}: not IN: COMMAND OUT: ACTIONS; correct the line")
         yield match[1], match[2]
 
@@ -171,11 +187,13 @@ def jsonl_pairs(
     document: object = None
     example = 'write {{"{}": "...", "{}": "..."}}'.format(*sides)
     for number, line in enumerate(lines, start):
-        where, reason = f"{name}:{number}", example
+        where = f"{name}:{number}"
+        reason = example
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:  # also a large number, or deep nesting
-            row, reason = None, getattr(error, "msg", example)
+            row = None
+            reason = getattr(error, "msg", example)
         if not isinstance(row, dict) or (document_key is not None and document_key not in row):
             key = f" with data.document_key={document_key}" if document_key else ""
             raise InputError(f"{where}: not a JSON object{key} ({reason}); correct the line")
@@ -185,8 +203,8 @@ def jsonl_pairs(
             document = row[document_key]
         targets = row.get(sides[1])
         if isinstance(targets, list) and targets:
-            for index, one in enumerate(targets):
-                source, target = record_pair({**row, sides[1]: one}, sides, where)
+            for index, item in enumerate(targets):
+                source, target = record_pair({**row, sides[1]: item}, sides, where)
                 yield source, AnotherTarget(target) if index else target
         else:
             yield record_pair(row, sides, where)
@@ -199,9 +217,9 @@ def record_pair(row: dict[str, object], sides: tuple[str, str], where: str) -> P
         text = row.get(key)
         # A carriage return at the end would be half of a line end in a plain file.
         if not isinstance(text, str) or _NOT_A_LINE.search(text):
-            found = f"{text!r:.40}" if key in row else f"nothing (keys: {', '.join(row) or 'none'})"
+            value = f"{text!r:.40}" if key in row else f"nothing (keys: {', '.join(row) or 'none'})"
             raise InputError(
-                f"{where}: the key {key!r} has {found}, not one line of UTF-8 text in quotes; "
+                f"{where}: the key {key!r} has {value}, not one line of UTF-8 text in quotes; "
                 f"correct it, or the name of the key (data.{side})"
             )
         texts.append(text)

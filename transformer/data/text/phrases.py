@@ -22,8 +22,10 @@ def char_kind(character: str) -> int:
     """``WORD`` for letters, marks, digits and the underscore, except in scripts without spaces."""
     if character.isspace():
         return SPACE
-    word = character.isalnum() or character == "_" or unicodedata.category(character)[0] == "M"
-    if not word or unicodedata.name(character, "").startswith(_UNSPACED):
+    is_mark = unicodedata.category(character).startswith("M")
+    if not (character.isalnum() or character == "_" or is_mark):
+        return OTHER
+    if unicodedata.name(character, "").startswith(_UNSPACED):
         return OTHER
     return WORD
 
@@ -40,8 +42,10 @@ def occurs(phrase: str, text: str) -> bool:
 
 def without(phrase: str, text: str) -> str:
     """The text as one line, with U+FFFD in place of each occurrence of the phrase."""
-    phrase, text = one_line(phrase), one_line(text)
-    parts, start = [], 0
+    phrase = one_line(phrase)
+    text = one_line(text)
+    parts = []
+    start = 0
     for index in _occurrences(phrase, text):
         if index >= start:
             parts.append(text[start:index])

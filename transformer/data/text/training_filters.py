@@ -47,24 +47,30 @@ class Filters:
         self, split: str, dropped: Counter[str], read: int, limit: float = 1.0, unit: str = "pairs"
     ) -> None:
         """Log the pairs kept, and left out by reason; InputError if these are over ``limit``."""
-        left, duplicates = dropped.total(), dropped["duplicate"]
-        line = f"{split}: {read - left:,} of {read:,} {unit} kept"
-        if left:
-            reasons = [f"{dropped[r]:,} {_REASONS[r].format(self)}" for r in _REASONS if dropped[r]]
-            line += f"; left out ({left / read:.1%}): {', '.join(reasons)}"
-        if left - duplicates > limit * (read - duplicates):
+        left_out = dropped.total()
+        duplicates = dropped["duplicate"]
+        line = f"{split}: {read - left_out:,} of {read:,} {unit} kept"
+        if left_out:
+            reasons = [
+                f"{dropped[reason]:,} {text.format(self)}"
+                for reason, text in _REASONS.items()
+                if dropped[reason]
+            ]
+            line += f"; left out ({left_out / read:.1%}): {', '.join(reasons)}"
+        if left_out - duplicates > limit * (read - duplicates):
             raise InputError(
                 f"{line}; correct the text (transformer doctor shows its faults), set these keys "
                 f"so that more stays, or data.max_left_out=1 (now {limit}) to train on the rest"
             )
-        level = log_level(left, read)
-        advice = "; set these keys so that more stays, if it is good"
-        logger.log(level, line + (advice if level == logging.WARNING else ""))
+        level = log_level(left_out, read)
+        if level == logging.WARNING:
+            line += "; set these keys so that more stays, if the text is good"
+        logger.log(level, line)
 
 
-def log_level(left: int, read: int) -> int:
-    """Return the level to log that ``left`` of ``read`` are left out: a warning above a tenth."""
-    return logging.WARNING if left > _FEW * read else logging.INFO
+def log_level(left_out: int, read: int) -> int:
+    """Return the level for a message about left-out pairs: a warning above a tenth of all."""
+    return logging.WARNING if left_out > _FEW * read else logging.INFO
 
 
 def first_occurrences(pairs: Iterable[tuple[str, str]]) -> Bool[np.ndarray, " pair"]:

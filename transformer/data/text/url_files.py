@@ -43,37 +43,40 @@ class UrlFile(NamedTuple):
     state: str
 
 
-def find_files(given: str) -> list[UrlFile]:
+def find_files(pattern: str) -> list[UrlFile]:
     """The files that a path, a URL or a glob of either names, in the order of their names.
 
     Raises MissingFile if there is none, and InputError if the place cannot be read.
     """
-    with url_errors(given):
-        system, path = fsspec.url_to_fs(given)
+    with url_errors(pattern):
+        system, path = fsspec.url_to_fs(pattern)
         if system.isfile(path):
-            folder, found = path.rpartition("/")[0], [path]
+            folder = path.rpartition("/")[0]
+            paths = [path]
         else:
             # The part of the path before its first wildcard.
             folder = re.split(r"[*?\[]", path)[0].rpartition("/")[0]
             matches = system.glob(path, detail=True).items()
-            found = [str(one) for one, info in sorted(matches) if info["type"] == "file"]
-        states = [file_state(system, one) for one in found]
-    if not found:
-        advice = f"a folder; name its files, such as '{given}/*.parquet'"
-        raise MissingFile(f"{given}: {advice if system.isdir(path) else 'no such file'}")
+            paths = [str(match) for match, info in sorted(matches) if info["type"] == "file"]
+        states = [file_state(system, path) for path in paths]
+    if not paths:
+        problem = "no such file"
+        if system.isdir(path):
+            problem = f"a folder; name its files, such as '{pattern}/*.parquet'"
+        raise MissingFile(f"{pattern}: {problem}")
     is_local = isinstance(system, LocalFileSystem)
     return [
         UrlFile(
-            one if is_local else system.unstrip_protocol(one),
-            one.removeprefix(folder).removeprefix("/"),
+            path if is_local else system.unstrip_protocol(path),
+            path.removeprefix(folder).removeprefix("/"),
             state,
         )
-        for one, state in zip(found, states, strict=True)
+        for path, state in zip(paths, states, strict=True)
     ]
 
 
 def file_state(system: fsspec.AbstractFileSystem, path: str) -> str:
-    """What changes with a file: its size and time on a disk, elsewhere what fsspec tells it by.
+    """What changes with a file: its size and time on a disk, elsewhere the ukey of fsspec.
 
     A file of a web server counts as unchanged.
     """
@@ -101,8 +104,8 @@ def read_sources(url: str, key: str | None, *, features: bool = False) -> Iterat
         for row, where in _rows(url, (key,) if key else None):
             yield record_pair(row, (key, key), where)[0] if key else _json_object(row, where)
     elif key is not None and kind == "jsonl":
-        for text, again in jsonl_pairs(_lines(url), url, (key, key), 1, None):
-            if isinstance(again, AnotherTarget):
+        for text, copy in jsonl_pairs(_lines(url), url, (key, key), 1, None):
+            if isinstance(copy, AnotherTarget):
                 raise InputError(f"{url}: the key {key!r} has several texts; give one a line")
             yield text
     elif key is not None and kind == "tsv":
@@ -137,7 +140,8 @@ def read_blocks(
     line, and its texts as ``source`` and ``target``; one key reads sources, two read pairs. An
     InputError comes as the text ``error`` of the last block: Ray loses its type.
     """
-    urls, done = file["urls"], {*file["done"]}
+    urls = file["urls"]
+    done = set(file["done"])
     lines: Iterator[tuple[str, ...]]
     if len(keys) == 1:
         lines = ((text,) for text in read_sources(urls[0], keys[0], features=features))
@@ -148,13 +152,17 @@ def read_blocks(
         error = None
         try:
             block = list(islice(lines, size))
-        except InputError as wrong:
-            error = str(wrong)
+        except InputError as input_error:
+            error = str(input_error)
         if (block and number not in done) or error is not None:
-            columns = [*map(list, zip(*block, strict=True)), [], []]
-            texts = {"source": columns[0], "target": columns[1], "error": error}
-            kept = {key: value for key, value in file.items() if key != "done"}
-            yield {**kept, **texts, "number": number, "first": number * size + 1}
+            keys_of_file = {key: value for key, value in file.items() if key != "done"}
+            yield keys_of_file | {
+                "source": [texts[0] for texts in block],
+                "target": [texts[-1] for texts in block] if len(keys) == 2 else [],
+                "error": error,
+                "number": number,
+                "first": number * size + 1,
+            }
         if not block:
             return
 
@@ -196,7 +204,8 @@ def _rows(url: str, keys: tuple[str, ...] | None) -> Iterator[tuple[dict[str, An
     with url_errors(url), opened_url(url) as file:
         table = pq.ParquetFile(file)
         names = table.schema_arrow.names
-        keys = tuple(names) if keys is None else keys
+        if keys is None:
+            keys = tuple(names)
         columns = [name for name in names if name in keys]
         if len(columns) < len({*keys}):
             # Raises InputError, which lists the columns.

@@ -36,8 +36,12 @@ class WordLinks(NamedTuple):
 
 
 def parse_links(line: str, where: str, words: Sequence[int]) -> WordLinks:
-    """Read links such as ``0-0 1-2 2p2`` of a pair of so many words; InputError if one is none."""
-    sure, possible = set[Link](), set[Link]()
+    """Read links such as ``0-0 1-2 2p2``; ``words`` are the numbers of words of both sides.
+
+    Raises InputError for text that is no link of two words.
+    """
+    sure: set[Link] = set()
+    possible: set[Link] = set()
     for text in line.split():
         match = _LINK.fullmatch(text)
         link = (int(match[1]), int(match[3])) if match else (0, 0)
@@ -61,7 +65,8 @@ def read_links(
     path: Path, pairs: Iterable[tuple[str, str]], max_line: int | None = None
 ) -> Iterator[WordLinks]:
     """Yield the links of each pair of a text, line by line; see `read_lines` for ``max_line``."""
-    lines, texts = read_lines(path, max_line), iter(pairs)
+    lines = read_lines(path, max_line)
+    texts = iter(pairs)
     for number, (line, pair) in enumerate(zip_longest(lines, texts), start=1):
         if line is None or pair is None:
             links = number - (line is None) + sum(1 for _ in lines)
@@ -70,7 +75,8 @@ def read_links(
                 f"{path} has {links:,} lines of links for {count:,} sentence pairs; "
                 "give one line a pair, blank if nothing is linked"
             )
-        yield parse_links(line, f"{path}:{number}", [*map(word_count, pair)])
+        source, target = pair
+        yield parse_links(line, f"{path}:{number}", [word_count(source), word_count(target)])
 
 
 def word_count(text: str) -> int:
@@ -86,7 +92,8 @@ def subword_words(subwords: Sequence[str]) -> list[int]:
     to its neighbor. A tag has NO_WORD, and ends a word.
     """
     words: list[int] = []
-    word, inside = -1, False
+    word = -1
+    inside = False
     for subword in subwords:
         if is_tag(subword):
             words.append(NO_WORD)
@@ -94,7 +101,8 @@ def subword_words(subwords: Sequence[str]) -> list[int]:
             continue
         inside = inside and not subword.startswith(WORD_START) and subword not in _SPACES
         if not inside and subword != WORD_START and subword not in _SPACES:
-            word, inside = word + 1, True
+            word += 1
+            inside = True
         words.append(word if inside else word + 1)
     return [min(index, word) for index in words]
 
@@ -104,6 +112,7 @@ def linked_subwords(
 ) -> Bool[np.ndarray, "target source"]:
     """Link every subword of a source word to every subword of a target word linked to it."""
     # The last row and column are NO_WORD, which has no links.
-    table = np.zeros((max(target_words, default=-1) + 2, max(source_words, default=-1) + 2), bool)
+    shape = (max(target_words, default=-1) + 2, max(source_words, default=-1) + 2)
+    table = np.zeros(shape, dtype=bool)
     table[links[:, 1], links[:, 0]] = True
     return table[np.ix_(target_words, source_words)]

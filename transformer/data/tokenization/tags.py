@@ -15,7 +15,10 @@ from transformer.common.errors import InputError, raise_objections
 SENTENCE_END = "\n"
 """Between the sentences of a document in one text; a line of a file never has it."""
 
-_SEPARATOR, _BEGIN, _TARGET, _CORPUS = "< >", "< begin>", "<2 {}>", "<tag {}>"
+_SEPARATOR = "< >"
+_BEGIN = "< begin>"
+_TARGET = "<2 {}>"
+_CORPUS = "<tag {}>"
 
 
 class SourceTags(NamedTuple):
@@ -29,8 +32,9 @@ class SourceTags(NamedTuple):
 
     def over(self, default: "SourceTags") -> "SourceTags":
         """Return these tags; a tag that is None comes from ``default``."""
-        own = zip(self, default, strict=True)
-        return SourceTags(*(other if tag is None else tag for tag, other in own))
+        return SourceTags(
+            *(fallback if tag is None else tag for tag, fallback in zip(self, default, strict=True))
+        )
 
 
 UNTAGGED = SourceTags()
@@ -92,29 +96,33 @@ class Tags:
     @cached_property
     def spelled(self) -> tuple[str, ...]:
         """All tags as a vocabulary spells them, in the order of their ids."""
-        return (
-            *([_SEPARATOR] if self.sentences else []),
-            *([_BEGIN] if self.begin else []),
-            *map(_TARGET.format, self.targets),
-            *map(_CORPUS.format, self.corpora),
-        )
+        names = []
+        if self.sentences:
+            names.append(_SEPARATOR)
+        if self.begin:
+            names.append(_BEGIN)
+        names += map(_TARGET.format, self.targets)
+        names += map(_CORPUS.format, self.corpora)
+        return tuple(names)
 
     def indices(self, tags: SourceTags) -> list[int]:
         """The indices in `spelled` of a source's tags; raises InputError if one is missing."""
         raise_objections(self._objections(tags, required=True))
         language = tags.source if self.both_sides else tags.target
-        found = [_BEGIN] if self.begin else []
-        found += [] if language is None else [_TARGET.format(language)]
-        found += [] if tags.tag is None else [_CORPUS.format(tags.tag)]
-        return [self.spelled.index(tag) for tag in found]
+        names = [_BEGIN] if self.begin else []
+        if language is not None:
+            names.append(_TARGET.format(language))
+        if tags.tag is not None:
+            names.append(_CORPUS.format(tags.tag))
+        return [self.spelled.index(name) for name in names]
 
     def target_indices(self, tags: SourceTags) -> list[int]:
         """Return the indices in `spelled` of the target's tags; raises InputError as `indices`."""
-        found = [_BEGIN] if self.begin else []
+        names = [_BEGIN] if self.begin else []
         if self.both_sides:
-            self.indices(tags)
-            found.append(_TARGET.format(tags.target))
-        return [self.spelled.index(tag) for tag in found]
+            self.indices(tags)  # raises InputError if one is missing
+            names.append(_TARGET.format(tags.target))
+        return [self.spelled.index(name) for name in names]
 
     def check_known(self, tags: SourceTags) -> None:
         """Raise an InputError for tags that the vocabulary does not have."""
@@ -144,11 +152,13 @@ class Tags:
 
     def check_same_tags(self, known: "Tags") -> None:
         """Raise an InputError if a resumed or fine-tuned run has other tags than the vocabulary."""
-        own, before = (
-            (bool(tags.targets), tags.both_sides, tags.sentences, tags.subwords)
-            for tags in (self, known)
+        same_settings = (
+            bool(self.targets) == bool(known.targets)
+            and self.both_sides == known.both_sides
+            and self.sentences == known.sentences
+            and self.subwords == known.subwords
         )
-        if own != before or not {*self.spelled} <= {*known.spelled}:
+        if not same_settings or not {*self.spelled} <= {*known.spelled}:
             target_tag = "both" if known.both_sides else str(bool(known.targets)).lower()
             raise InputError(
                 f"the run has data.target_tag={target_tag} data.documents="

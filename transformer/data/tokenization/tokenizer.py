@@ -1,4 +1,4 @@
-"""Text to tokens and back: subwords (Kudo 2018, Sennrich 2016), characters or words."""
+"""Text to tokens and back: subwords (Kudo 2018; Sennrich et al. 2016), characters or words."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ from transformer.settings.tokenizer import TokenizerConfig
 
 
 class Tokenizer:
-    """Source and target vocabularies, one and the same when joint, and the tags after each."""
+    """The vocabularies of source and target (one object if joint), each followed by the tags."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class Tokenizer:
         tags: Tags | None = None,
         threads: int = -1,
     ) -> None:
-        """Wrap learned models, ``target`` None if joint; ``threads`` -1 is one for each core."""
+        """Wrap learned models; ``target`` is None if joint; ``threads`` -1 is one for each core."""
         self.config = config
         self.tags = tags or Tags()
         self.source_tags = UNTAGGED
@@ -69,7 +69,8 @@ class Tokenizer:
         """True when the same id means the same subword on both sides, as in a joint one."""
         if self.joint:
             return True
-        source, target = (side.spelled(range(len(side))) for side in (self._source, self._target))
+        source = self._source.spelled(range(len(self._source)))
+        target = self._target.spelled(range(len(self._target)))
         return source == target
 
     @property
@@ -84,7 +85,7 @@ class Tokenizer:
 
     @property
     def never_written(self) -> tuple[int, ...]:
-        """Ids of the tokens that no target has, and of the tags: all but the separator."""
+        """Ids of the tokens that no target has, and of the tags except the separator."""
         first = self._target.first_tag + (self._target.separator is not None)
         return (*self._target.never_written, *range(first, len(self._target)))
 
@@ -97,14 +98,14 @@ class Tokenizer:
         return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
     @property
-    def cut_fingerprint(self) -> str:
-        """A hash of everything that determines the ids of a text, except tags it does not have."""
+    def encoding_fingerprint(self) -> str:
+        """A hash of everything that determines the ids of a text; unused tags do not count."""
         separator = self._target.separator
-        before = self._leading(self.source_tags) + self._given(self.source_tags)
+        tags = self._leading(self.source_tags) + self._target_tags(self.source_tags)
         subwords = self.with_tags(Tags()).fingerprint
-        if not before and separator is None:
+        if not tags and separator is None:
             return subwords
-        return hashlib.sha256(f"{subwords} {before} {separator}".encode()).hexdigest()
+        return hashlib.sha256(f"{subwords} {tags} {separator}".encode()).hexdigest()
 
     def tagged(self, tags: SourceTags) -> "Tokenizer":
         """Return it with default tags for sources without; raises InputError for an unknown tag."""
@@ -129,14 +130,16 @@ class Tokenizer:
         sources = [source for source, _ in pairs]
         targets = self.encode_target([target for _, target in pairs])
         rows = zip(self.encode_source(sources), self.target_tags(sources), targets, strict=True)
-        return [(source, target and [*tags, *target]) for source, tags, target in rows]
+        return [(source, [*tags, *target] if target else []) for source, tags, target in rows]
 
     def target_tags(self, sources: Sequence[str]) -> list[list[int]]:
         """Return the tags that the target of each source begins with; a blank source has none."""
-        pairs = ((text, parse_tags(text).over(self.source_tags)) for text in sources)
-        return [self._given(tags) if text.strip() else [] for text, tags in pairs]
+        return [
+            self._target_tags(parse_tags(text).over(self.source_tags)) if text.strip() else []
+            for text in sources
+        ]
 
-    def _given(self, tags: SourceTags) -> list[int]:
+    def _target_tags(self, tags: SourceTags) -> list[int]:
         return [self._target.first_tag + index for index in self.tags.target_indices(tags)]
 
     def sample_source(self, texts: Sequence[str], seeds: Sequence[int]) -> list[list[int]]:
@@ -145,13 +148,14 @@ class Tokenizer:
 
     def sample_target(self, texts: Sequence[str], seeds: Sequence[int]) -> list[list[int]]:
         """Sample a segmentation of each target text: a function of text and seed."""
-        given = self._given(self.source_tags)
-        return [row and [*given, *row] for row in self._target.encode(texts, seeds)]
+        tags = self._target_tags(self.source_tags)
+        return [[*tags, *row] if row else [] for row in self._target.encode(texts, seeds)]
 
     def _prefixed(self, texts: Sequence[str], rows: list[list[int]]) -> list[list[int]]:
-        leading, pairs = cache(self._leading), zip(texts, rows, strict=True)
+        leading = cache(self._leading)
         return [
-            row and leading(parse_tags(text).over(self.source_tags)) + row for text, row in pairs
+            leading(parse_tags(text).over(self.source_tags)) + row if row else []
+            for text, row in zip(texts, rows, strict=True)
         ]
 
     def _leading(self, tags: SourceTags) -> list[int]:
@@ -166,7 +170,7 @@ class Tokenizer:
         return self._source.decode(ids)
 
     def decode_target(self, ids: Iterable[Sequence[int]]) -> list[str]:
-        """Join target subwords into texts; without pad, bos, eos and tags, a separator is a space.
+        """Join target subwords into texts, without pad, bos, eos and tags; a separator is a space.
 
         A text may have line ends. Bytes that are not UTF-8 become U+FFFD.
         """
@@ -191,15 +195,15 @@ class Tokenizer:
     def with_words(self, words: Sequence[str]) -> "Tokenizer":
         """Return a tokenizer in which these words are subwords as well, on both sides."""
         added = list(map(normalize, words))
-        source, target = (
-            model and with_words(model, added, algorithm)
-            for model, algorithm in zip(self._models, self.config.algorithms, strict=True)
-        )
+        source, target = self._models
+        source = with_words(source, added, self.config.algorithms[0])
+        if target is not None:
+            target = with_words(target, added, self.config.algorithms[1])
         config = replace(self.config, add=tuple(dict.fromkeys((*self.config.add, *added))))
-        return Tokenizer(config, source or b"", target, self.tags)
+        return Tokenizer(config, source, target, self.tags)
 
     def grown_from(self, before: "Tokenizer") -> tuple[list[list[int]], list[list[int]]]:
-        """Return for each id of each side those of a smaller tokenizer that mean the same."""
+        """Return for each id of each side the ids of a smaller tokenizer that mean the same."""
         return self._source.grown_from(before._source), self._target.grown_from(before._target)
 
     def in_one_thread(self) -> "Tokenizer":
@@ -208,18 +212,25 @@ class Tokenizer:
 
     def to_state(self) -> dict[str, Any]:
         """Return plain types and uint8 tensors, for a checkpoint."""
-        models = [m and torch.frombuffer(bytearray(m), dtype=torch.uint8) for m in self._models]
-        sides = dict(zip(("source", "target"), models, strict=True))
-        return {"config": asdict(self.config), **sides, "tags": asdict(self.tags)}
+        source, target = (
+            None if model is None else torch.frombuffer(bytearray(model), dtype=torch.uint8)
+            for model in self._models
+        )
+        return {
+            "config": asdict(self.config),
+            "source": source,
+            "target": target,
+            "tags": asdict(self.tags),
+        }
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> "Tokenizer":
         """Rebuild a tokenizer from `to_state`; raises InputError if the state is damaged."""
         config, tags = settings_of_state(state)
-        with _whole_state():
-            source, target = state["source"], state["target"]
-            models = bytes(source.numpy()), None if target is None else bytes(target.numpy())
-            return cls(config, *models, tags)
+        with _errors_of_damage():
+            source = bytes(state["source"].numpy())
+            target = None if state["target"] is None else bytes(state["target"].numpy())
+            return cls(config, source, target, tags)
 
     def check_vocabulary_sizes(self, source: int, target: int) -> None:
         """Raise an InputError if these vocabulary sizes of a model differ from the tokenizer's."""
@@ -232,14 +243,14 @@ class Tokenizer:
 
 def settings_of_state(state: Mapping[str, Any]) -> tuple[TokenizerConfig, Tags]:
     """The plain values in `Tokenizer.to_state`; raises InputError if they are damaged."""
-    with _whole_state():
-        return typed(TokenizerConfig, state["config"], "tokenizer"), typed(
-            Tags, state["tags"], "tags"
-        )
+    with _errors_of_damage():
+        config = typed(TokenizerConfig, state["config"], "tokenizer")
+        tags = typed(Tags, state["tags"], "tags")
+        return config, tags
 
 
 @contextmanager
-def _whole_state() -> Iterator[None]:
+def _errors_of_damage() -> Iterator[None]:
     try:
         yield
     except MissingPackage:

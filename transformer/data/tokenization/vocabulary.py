@@ -52,8 +52,9 @@ class Vocabulary(ABC):
         return self.first_tag if self.tags.sentences else None
 
     def encode(self, texts: Sequence[str], seeds: Sequence[int] | None = None) -> list[list[int]]:
-        """Return the token ids of texts, with seeds sampled; a blank text has none."""
-        if (separator := self.separator) is None:
+        """Return the token ids of texts, sampled if there are seeds; a blank text has none."""
+        separator = self.separator
+        if separator is None:
             return self.split(texts, seeds)
         parts = [text.split(SENTENCE_END) for text in texts]
         # Equal sentences of a document have the same segmentation.
@@ -62,8 +63,10 @@ class Vocabulary(ABC):
         cuts = iter(self.split(sentences, None if seeds is None else repeated))
         rows = []
         for part in parts:
-            first, *more = islice(cuts, len(part))
-            rows.append(first + [token for ids in more for token in (separator, *ids)])
+            row = list(next(cuts))
+            for ids in islice(cuts, len(part) - 1):
+                row += [separator, *ids]
+            rows.append(row)
         return rows
 
     def decode(self, rows: Iterable[Sequence[int]]) -> list[str]:
@@ -125,12 +128,14 @@ class Symbols(Vocabulary):
     def __init__(self, model: bytes, tags: Tags) -> None:
         """Read a model of `count_symbols`; raises ValueError or InputError if damaged."""
         read = typed(_Model, json.loads(model), "vocabulary")
-        self._words, self._features, symbols = read.words, read.features, read.symbols
+        self._words = read.words
+        self._features = read.features
         self._decompose = read.decompose
         # U+2047 stands for UNK, as in SentencePiece.
-        self._texts = ["", "\u2047", "", "", *symbols]
-        self._ids = {symbol: index for index, symbol in enumerate(symbols, len(CONTROL))}
-        self.first_tag, self.tags = len(self._texts), tags
+        self._texts = ["", "\u2047", "", "", *read.symbols]
+        self._ids = {symbol: index for index, symbol in enumerate(read.symbols, len(CONTROL))}
+        self.first_tag = len(self._texts)
+        self.tags = tags
         self.control = frozenset((PAD, BOS, EOS))
         self.never_written = (UNK, *filter(self._is_feature, range(self.first_tag)))
 
@@ -152,12 +157,14 @@ class Symbols(Vocabulary):
         text = (" " if self._words else "").join(tokens)
         if self._decompose:
             text = unicodedata.normalize("NFC", text)
-        return text + FEATURES + (self._features or "").join(features) if features else text
+        if not features:
+            return text
+        return text + FEATURES + (self._features or "").join(features)
 
     def spell(self, token: int) -> str:
         """Return a token as SentencePiece would spell it: a blank as U+2581, words after one."""
         if token < len(CONTROL):
-            return WORD_START * (self._words and token == UNK) + CONTROL[token]
+            return WORD_START + CONTROL[UNK] if self._words and token == UNK else CONTROL[token]
         text = self._texts[token]
         if self._is_feature(token):
             return f"{WORD_START}[{text[1:]}]"
@@ -185,15 +192,17 @@ def split_text(text: str, words: bool, features: str | None, decompose: bool) ->
 
 def count_symbols(texts: Iterable[str], config: TokenizerConfig, side: int, name: object) -> bytes:
     """Return the model of a vocabulary: the most frequent tokens of texts, by ``config``."""
-    words, features = config.algorithms[side] == "words", None if side else config.features
+    words = config.algorithms[side] == "words"
+    features = config.features if side == 0 else None
     decompose = config.decompose and not words
     counts = Counter(
         token for text in texts for token in split_text(text, words, features, decompose)
     )
     # Equal counts in the order of code points.
     order = sorted(counts, key=lambda token: (-counts[token], token))
-    room = len(order) if config.vocab_size is None else config.vocab_size - len(CONTROL)
-    symbols = [token for token in order[:room] if counts[token] >= config.min_frequency]
+    if config.vocab_size is not None:
+        order = order[: config.vocab_size - len(CONTROL)]
+    symbols = [token for token in order if counts[token] >= config.min_frequency]
     if not symbols:
         raise InputError(
             f"{name}: no line has text to learn a vocabulary from, or no token occurs "

@@ -29,45 +29,71 @@ from transformer.settings.tokenizer import (
 
 logger = logging.getLogger(__name__)
 
+
 # Longer lines (in bytes) add nothing about subwords and slow the suffix array down.
 _MAX_LINE_BYTES = 16_384
 
 
-class VocabularyTooLarge(InputError):
-    """A text gives no more than ``largest`` subwords."""
+def vocabularies(
+    config: TokenizerConfig, pairs: Pairs, cache: Path | None, content: str | None, name: object
+) -> tuple[bytes, bytes | None]:
+    """Return the models of source and target, as `Tokenizer.train`; the second is None if joint."""
+    if cache is None or {*config.algorithms} <= {*FILES}:
+        return _learn(config, pairs, name)
+    digest = hashlib.sha256((content or "").encode())
+    if content is None:
+        for source, target in pairs():
+            digest.update(f"{source}\n{target}\n".encode())
+    # Sampling changes how the vocabulary is used, not what it holds.
+    learned = asdict(config) | {"sampling": None, "library": sentencepiece.__version__}
+    digest.update(json.dumps(learned, sort_keys=True).encode())
+    for side, algorithm in enumerate(config.algorithms):
+        if algorithm in FILES:
+            digest.update(read_vocabulary(config, side))
+    key = digest.hexdigest()[:24]
+    sides = ("source",) if config.one_vocabulary else ("source", "target")
+    paths = [cache / f"tokenizer-{key}.{side}.model" for side in sides]
+    if not all(path.exists() for path in paths):
+        cache.mkdir(parents=True, exist_ok=True)
+        for path, model in zip(paths, _learn(config, pairs, name), strict=False):
+            with written_whole(path) as part:
+                part.write_bytes(model or b"")
+    models = [path.read_bytes() for path in paths]
+    return models[0], None if config.one_vocabulary else models[1]
 
-    def __init__(self, size: int, largest: int) -> None:
-        super().__init__(
-            f"vocabulary size {size} is too large for this corpus: at most {largest}; "
-            f"set tokenizer.vocab_size={largest} or smaller"
-        )
-        self.largest = largest
 
+def _learn(config: TokenizerConfig, pairs: Pairs, name: object) -> tuple[bytes, bytes | None]:
+    def learn(texts: Iterable[str], side: int) -> bytes:
+        algorithm = config.algorithms[side]
+        if algorithm in FILES:
+            return read_vocabulary(config, side)
+        if algorithm in SYMBOLS:
+            return count_symbols(texts, config, side, name)
+        return learn_vocabulary(texts, replace(config, algorithm=algorithm), name)
 
-def largest_vocabulary(config: TokenizerConfig, error: VocabularyTooLarge) -> TokenizerConfig:
-    """The settings with the largest size that the text gives, which is logged."""
-    logger.warning(
-        "tokenizer.vocab_size=%d is too large for this text; %d, the largest possible, is taken",
-        config.vocab_size,
-        error.largest,
-    )
-    return replace(config, vocab_size=error.largest)
+    if config.one_vocabulary:
+        return learn((text for pair in pairs() for text in pair), 0), None
+    source = learn((source for source, _ in pairs()), 0)
+    target = learn((target for _, target in pairs()), 1)
+    return source, target
 
 
 def learn_vocabulary(texts: Iterable[str], config: TokenizerConfig, name: object) -> bytes:
     """Return a SentencePiece model of exactly ``vocab_size`` subwords; blank texts are skipped."""
-    model, failed = BytesIO(), list[Exception]()
+    model = BytesIO()
+    failures: list[Exception] = []
 
     def lines() -> Iterator[str]:
         try:
             # Only the drawn texts are normalized: a small part of a large corpus.
             for text in _sample((text for text in texts if text), config.max_sentences):
-                if normal := normalize(text):
-                    # Spelled in bytes: NUL, a line of which teaches SentencePiece nothing, and its
-                    # own sign for the space.
-                    yield normal.replace("\0", " ").replace(WORD_START, " ")
+                normalized = normalize(text)
+                if normalized:
+                    # Encoding spells NUL and SentencePiece's sign for the space in bytes, so the
+                    # vocabulary needs no subword for them.
+                    yield normalized.replace("\0", " ").replace(WORD_START, " ")
         except Exception as error:  # SentencePiece hides it
-            failed.append(error)
+            failures.append(error)
 
     try:
         sentencepiece.SentencePieceTrainer.train(
@@ -88,21 +114,24 @@ def learn_vocabulary(texts: Iterable[str], config: TokenizerConfig, name: object
             eos_id=EOS,
         )
     except (RuntimeError, OSError) as error:
-        failed.append(_explained(error, config.vocab_size or 0, name))
-    if failed:
-        raise failed[0]
+        failures.append(_explained(error, config.vocab_size or 0, name))
+    if failures:
+        raise failures[0]
     return model.getvalue()
 
 
 def _sample(texts: Iterable[str], size: int) -> list[str]:
     """Draw at most ``size`` texts uniformly; SentencePiece would draw others in each process."""
-    random, kept = Random(0), []
+    random = Random(0)
+    sample: list[str] = []
     for number, text in enumerate(texts, start=1):
         if number <= size:
-            kept.append(text)
-        elif (index := int(random.random() * number)) < size:
-            kept[index] = text
-    return kept
+            sample.append(text)
+            continue
+        index = int(random.random() * number)
+        if index < size:
+            sample[index] = text
+    return sample
 
 
 def _explained(error: Exception, vocab_size: int, name: object) -> Exception:
@@ -111,51 +140,35 @@ def _explained(error: Exception, vocab_size: int, name: object) -> Exception:
         return InputError(
             f"{name}: no line has text to learn a vocabulary from; give another training text"
         )
-    if found := re.search(r"size too high \(\d+\).*<= (\d+)", message):
-        return VocabularyTooLarge(vocab_size, int(found[1]))
-    if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
+    too_large = re.search(r"size too high \(\d+\).*<= (\d+)", message)
+    if too_large:
+        return VocabularyTooLarge(vocab_size, int(too_large[1]))
+    too_small = re.search(r"smaller than required_chars\. \d+ vs (\d+)", message)
+    if too_small:
         return InputError(
             f"vocabulary size {vocab_size} does not hold the alphabet of this corpus and 256 "
-            f"bytes: at least {found[1]}; set tokenizer.vocab_size={found[1]} or larger, or "
-            "lower tokenizer.character_coverage"
+            f"bytes: at least {too_small[1]}; set tokenizer.vocab_size={too_small[1]} or larger, "
+            "or lower tokenizer.character_coverage"
         )
     return error
 
 
-def vocabularies(
-    config: TokenizerConfig, pairs: Pairs, cache: Path | None, content: str | None, name: object
-) -> tuple[bytes, bytes | None]:
-    """Return the models of source and target, as `Tokenizer.train`; the second is None if joint."""
-    if cache is None or {*config.algorithms} <= {*FILES}:
-        return _learn(config, pairs, name)
-    digest = hashlib.sha256((content or "").encode())
-    for pair in pairs() if content is None else ():
-        digest.update("\n".join((*pair, "")).encode())
-    # Sampling changes how the vocabulary is used, not what it holds.
-    learned = asdict(config) | {"sampling": None, "library": sentencepiece.__version__}
-    digest.update(json.dumps(learned, sort_keys=True).encode())
-    for side in (0, 1):
-        digest.update(read_vocabulary(config, side) if config.algorithms[side] in FILES else b"")
-    key = digest.hexdigest()[:24]
-    sides = ("source",) if config.one_vocabulary else ("source", "target")
-    paths = [cache / f"tokenizer-{key}.{side}.model" for side in sides]
-    if not all(path.exists() for path in paths):
-        cache.mkdir(parents=True, exist_ok=True)
-        for path, model in zip(paths, _learn(config, pairs, name), strict=False):
-            with written_whole(path) as part:
-                part.write_bytes(model or b"")
-    models = [path.read_bytes() for path in paths]
-    return models[0], None if config.one_vocabulary else models[1]
+class VocabularyTooLarge(InputError):
+    """A text has at most ``largest`` subwords."""
+
+    def __init__(self, size: int, largest: int) -> None:
+        super().__init__(
+            f"vocabulary size {size} is too large for this corpus: at most {largest}; "
+            f"set tokenizer.vocab_size={largest} or smaller"
+        )
+        self.largest = largest
 
 
-def _learn(config: TokenizerConfig, pairs: Pairs, name: object) -> tuple[bytes, bytes | None]:
-    def learn(texts: Iterable[str], side: int) -> bytes:
-        if (algorithm := config.algorithms[side]) in FILES:
-            return read_vocabulary(config, side)
-        if algorithm not in SYMBOLS:
-            return learn_vocabulary(texts, replace(config, algorithm=algorithm), name)
-        return count_symbols(texts, config, side, name)
-
-    if config.one_vocabulary:
-        return learn((text for pair in pairs() for text in pair), 0), None
-    return learn((source for source, _ in pairs()), 0), learn((target for _, target in pairs()), 1)
+def largest_vocabulary(config: TokenizerConfig, error: VocabularyTooLarge) -> TokenizerConfig:
+    """Return the settings with the largest size that the text allows; logs a warning."""
+    logger.warning(
+        "tokenizer.vocab_size=%d is too large for this text; %d, the largest possible, is taken",
+        config.vocab_size,
+        error.largest,
+    )
+    return replace(config, vocab_size=error.largest)

@@ -18,7 +18,7 @@ from transformer.decoding.alignment import Aligner, align
 from transformer.evaluation.alignment_error import count_links
 from transformer.evaluation.attention_heads import EncodedPair, corpus_pairs, survey
 from transformer.model.head_masks import HeadName
-from transformer.settings.attention import AttentionConfig
+from transformer.settings.commands import AttentionConfig
 from transformer.settings.data import DataConfig
 from transformer.settings.run import RunConfig
 

@@ -10,7 +10,7 @@ from tests.helpers.decoding.metrics import RAW
 from tests.helpers.decoding.translators import PAIRS
 from tests.unit.cli.test_load import RUN, written
 from transformer.__main__ import main
-from transformer.data.text_noise.catalog import DISTURBANCES
+from transformer.data.text_noise import DISTURBANCES
 
 CALL = ["checkpoint=run.ckpt", "source=s", "reference=r", "decoding=greedy"]
 CALL += ["decoding.max_length_ratio=0", "decoding.max_length_offset=9"]

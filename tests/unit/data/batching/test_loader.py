@@ -92,7 +92,7 @@ def train(
 def batches_an_epoch(folder: Path) -> int:
     module = sampling_module(folder)
     module.setup("fit")
-    return module.row.epoch_length
+    return module.sequence.epoch_length
 
 
 @pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.thorough)])
@@ -200,7 +200,7 @@ def dealt(folder: Path, ranks: int, updates: int, state: dict[str, Any] | None, 
     for rank in range(ranks):
         loader = UpdateLoader(
             module._training,
-            module.row,
+            module.sequence,
             assignment=RankAssignment(ranks, 2),
             rank=rank,
             done=lambda: done,
@@ -232,7 +232,7 @@ def test_another_budget_resumes_at_the_same_part_of_the_epoch(
     modules = [sampling_module(folder), sampling_module(folder, batch_tokens=48)]
     for module in modules:
         module.setup("fit")
-    old, new = (module.row.epoch_length for module in modules)
+    old, new = (module.sequence.epoch_length for module in modules)
     assert new > 1.5 * old
     first, second = (module.train_dataloader() for module in modules)
     first.load_state_dict(first.state_dict())

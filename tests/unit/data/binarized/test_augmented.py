@@ -16,10 +16,9 @@ from tests.helpers.data.corpora import (
     write_corpus,
 )
 from transformer.common.errors import InputError
-from transformer.data.batching.batch_sequence import ReplannedBatches
-from transformer.data.batching.token_batches import BatchKey
+from transformer.data.batching.batch_sequence import BatchKey, ReplannedBatches
 from transformer.data.datamodules.translation import TranslationData
-from transformer.settings.augmentation import AugmentationConfig
+from transformer.settings.data import AugmentationConfig
 
 MANY = AugmentationConfig(upper=0.2, emoji=0.2, noise=0.1, joined=0.3)
 
@@ -44,9 +43,9 @@ def spelled(data: TranslationData, key: BatchKey) -> list[str]:
 
 
 def keys(data: TranslationData, epoch: int) -> list[BatchKey]:
-    length = data.row.epoch_length
+    length = data.sequence.epoch_length
     assert length is not None
-    return [data.row[number] for number in range(epoch * length, (epoch + 1) * length)]
+    return [data.sequence[number] for number in range(epoch * length, (epoch + 1) * length)]
 
 
 @pytest.mark.parametrize("sampling", [0.0, 0.3])
@@ -99,14 +98,14 @@ def test_the_changes_are_those_of_the_settings(folder: Path) -> None:
 
 def test_a_jump_to_a_batch_gives_the_batch_of_a_walk(folder: Path) -> None:
     walked = module(folder)
-    walk = [walked.row[number] for number in range(60)]
+    walk = [walked.sequence[number] for number in range(60)]
     again = module(folder)
     for number in (47, 3, 59):
-        key = again.row[number]
+        key = again.sequence[number]
         assert (key.epoch, key.pairs.tolist()) == (walk[number].epoch, walk[number].pairs.tolist())
-    assert again.row.identity() == walked.row.identity()
+    assert again.sequence.identity() == walked.sequence.identity()
     other = module(folder, AugmentationConfig(title=0.01, joined=0.3))
-    assert other.row.identity() != walked.row.identity()
+    assert other.sequence.identity() != walked.sequence.identity()
 
 
 def test_an_epoch_that_needs_more_batches_has_the_first_plan() -> None:

@@ -10,12 +10,10 @@ import torch
 
 from tests.helpers.data.corpora import data_config, tokenizer_config, write_corpus
 from transformer.common.errors import InputError
-from transformer.data.batching.batch_sequence import PlannedBatches
-from transformer.data.batching.token_batches import BatchKey, BatchPlan
-from transformer.data.binarized import preprocess
-from transformer.data.binarized.corpus import EncodedCorpus
+from transformer.data.batching.batch_sequence import BatchKey, BatchPlan, PlannedBatches
+from transformer.data.binarized import corpus as corpus_module
+from transformer.data.binarized.corpus import EncodedCorpus, count_pairs, encode_corpus
 from transformer.data.binarized.dataset import BatchDataset, SegmentationSampler
-from transformer.data.binarized.preprocess import count_pairs, encode_corpus
 from transformer.data.text.parallel import Corpus
 from transformer.data.text.training_filters import Filters
 from transformer.data.text.word_alignment import WordLinks, read_links
@@ -43,8 +41,8 @@ def corpus(
     monkeypatch: pytest.MonkeyPatch,
 ) -> EncodedCorpus:
     # So that there are several shards, of several record batches each.
-    monkeypatch.setattr(preprocess, "_CHUNK", 10)
-    monkeypatch.setattr(preprocess, "_BLOCK", 25)
+    monkeypatch.setattr(corpus_module, "_CHUNK", 10)
+    monkeypatch.setattr(corpus_module, "_BLOCK", 25)
     encode_corpus("train", lambda: pairs, tokenizer, None, tmp_path / "train", **ALONE)
     return EncodedCorpus(tmp_path / "train")
 
@@ -133,7 +131,7 @@ def linked_corpus(pairs: list[tuple[str, str]], tokenizer: Tokenizer, path: Path
 def test_links_stay_with_their_pair_when_others_are_left_out(
     tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(preprocess, "_CHUNK", 2)
+    monkeypatch.setattr(corpus_module, "_CHUNK", 2)
     pairs = [("a b", "b a"), ("", "x"), ("a b", "b a"), ("a " * 40, "b"), ("c d e", "e d c")]
     corpus = linked_corpus(pairs, tokenizer, tmp_path / "train")
     assert corpus.texts("source", np.arange(len(corpus))) == ["a b", "c d e"]

@@ -17,8 +17,7 @@ from tests.helpers.data.corpora import (
 from tests.helpers.decoding.translators import tiny_tokenizer
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import Row
-from transformer.data.binarized.denoising import Noise
-from transformer.data.datamodules.denoising import DenoisingData
+from transformer.data.datamodules.denoising import DenoisingData, Noise
 from transformer.data.tokenization.tags import Tags
 from transformer.settings.data import DenoisingConfig
 
@@ -136,7 +135,7 @@ def test_noise_is_a_function_of_seed_and_epoch(tmp_path: Path) -> None:
     one, same = data(tmp_path), data(tmp_path)
     assert batches(one) == batches(same)
     assert batches(data(tmp_path, seed=4)) != batches(one)
-    key = one.row[0]
+    key = one.sequence[0]
     later = one._training[type(key)(1, key.pairs)]
     assert later.source.tolist() != one._training[key].source.tolist()
     noisy = one.noisy("validation")

@@ -18,9 +18,8 @@ from tests.helpers.data.corpora import SENTENCES, data_module, tokenizer_config,
 from tests.helpers.runs.processes import exit_code
 from tests.helpers.suite.fork_server import FORKS
 from transformer.common.errors import InputError
-from transformer.data.binarized import preprocess
-from transformer.data.binarized.corpus import EncodedCorpus
-from transformer.data.binarized.preprocess import ShardWriter, count_pairs, encode_corpus
+from transformer.data.binarized import corpus as corpus_module
+from transformer.data.binarized.corpus import EncodedCorpus, ShardWriter, count_pairs, encode_corpus
 from transformer.data.text.parallel import Corpus
 from transformer.data.text.training_filters import Filters
 from transformer.data.tokenization.tokenizer import Tokenizer
@@ -40,8 +39,8 @@ def pairs() -> Pairs:
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preprocess, "_BLOCK", 50)
-    monkeypatch.setattr(preprocess, "_INTERVAL", 0.0)
+    monkeypatch.setattr(corpus_module, "_BLOCK", 50)
+    monkeypatch.setattr(corpus_module, "_INTERVAL", 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +99,7 @@ def prepare(folder: Path, slow: bool) -> None:
         at_once(writer, block)
 
     multiprocessing.set_start_method("fork", force=True)
-    preprocess._BLOCK = 8
+    corpus_module._BLOCK = 8
     if slow:
         ShardWriter.write = write  # type: ignore[method-assign]
     data_module(folder, prepare_workers=2).prepare_data()
@@ -132,7 +131,7 @@ def test_a_killed_preparation_goes_on_where_it_stopped(
     assert 3 <= len(done) < 9
     # It ends only if the processes of the killed one are gone, which hold its lock.
     assert exit_code(prepared(tmp_path / "killed", slow=False)) == 0
-    monkeypatch.setattr(preprocess, "_BLOCK", 8)
+    monkeypatch.setattr(corpus_module, "_BLOCK", 8)
     data_module(tmp_path / "whole").prepare_data()
     (finished,), (whole,) = (
         list((tmp_path / f / "cache").glob("train-*")) for f in ("killed", "whole")
@@ -159,7 +158,7 @@ def test_what_a_killed_process_left_is_neither_read_nor_kept(
 
 def prepare_on_a_full_disk(folder: Path) -> None:
     """In a fork: what is said goes to a file."""
-    preprocess._BLOCK = 40
+    corpus_module._BLOCK = 40
     module = data_module(folder)
     assert module.tokenizer
     said = (folder / "said").open("w")

@@ -80,13 +80,13 @@ def test_a_held_out_source_keeps_all_its_targets(tmp_path: Path) -> None:
 def test_what_is_held_out_of_a_large_text_is_found_once(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("transformer.data.corpora.holdout._REMEMBERED", 0)
+    monkeypatch.setattr("transformer.data.corpora.split._REMEMBERED", 0)
     before = pairs_of(folder, test_size=5)
 
     def fail(*arguments: object) -> None:
         raise AssertionError("read again")
 
-    monkeypatch.setattr("transformer.data.corpora.holdout._smallest", fail)
+    monkeypatch.setattr("transformer.data.corpora.split._smallest", fail)
     assert pairs_of(folder, test_size=5) == before
     for changes in ({"test_size": 4}, {"validation_size": 4, "test_size": 5}):
         with pytest.raises(AssertionError, match="read again"):

@@ -11,17 +11,17 @@ import pytest
 from tests.helpers.data.corpora import data_config, tokenizer_config, translation_data, write_corpus
 from transformer.common.errors import InputError
 from transformer.common.schema import typed
-from transformer.data.corpora import holdout
+from transformer.data.corpora import split as split_module
 from transformer.data.corpora.evaluation_text import Texts, read_texts
-from transformer.data.corpora.mixture import (
+from transformer.data.corpora.resolve import (
     AnySplit,
     BalancedText,
     JoinedSplit,
     config_tags,
     corpus_configs,
+    find_splits,
     sampling_weights,
 )
-from transformer.data.corpora.resolve import find_splits
 from transformer.data.corpora.split import Split
 from transformer.data.datamodules.translation import TranslationData
 from transformer.data.text import lines
@@ -110,7 +110,7 @@ def test_large_corpora_are_counted_and_read_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lines, "_LARGE", 8)
-    monkeypatch.setattr(holdout, "_REMEMBERED", 8)
+    monkeypatch.setattr(split_module, "_REMEMBERED", 8)
     monkeypatch.setattr(lines, "_SETTLED_SECONDS", 0.0)
     config = corpora(tmp_path, big={}, small={"tag": "web"})
     cache = Path(config.cache)
@@ -232,7 +232,7 @@ def test_each_corpus_keeps_its_own_epochs(tmp_path: Path, sampling: float) -> No
     data = translation_data(config, tokenizer_config(sampling=sampling))
     data.prepare_data()
     seen: dict[tuple[int, int], list[int]] = {}
-    keys = [data.row[number] for number in range(1000)]
+    keys = [data.sequence[number] for number in range(1000)]
     for key in keys:
         seen.setdefault((key.corpus, key.epoch), []).extend(key.pairs.tolist())
     complete = {index: pairs for index, pairs in seen.items() if (index[0], index[1] + 1) in seen}

@@ -7,7 +7,7 @@ import pytest
 from tests.helpers.data.corpora import data_config, data_run, pairs_of, tokenizer_config
 from tests.helpers.decoding.translators import tiny_tokenizer
 from transformer.common.errors import InputError
-from transformer.data.corpora.pocket import pocket_splits, pocket_text
+from transformer.data.corpora.resolve import pocket_splits, pocket_text
 from transformer.data.datamodules.tagging import TaggedDataset, TaggingData, read_pocket_tags
 
 SIZES = {"train": 40_000, "validation": 500, "test": 1_000, "test_novel": 500}

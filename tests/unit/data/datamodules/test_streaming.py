@@ -10,7 +10,7 @@ from tests.helpers.data.streams import PAIRS, epoch_of, state_at, stream, texts,
 from transformer.common.errors import InputError
 from transformer.data.streaming.shards import Shard
 from transformer.data.tokenization.tags import Tags
-from transformer.settings.augmentation import AugmentationConfig
+from transformer.settings.data import AugmentationConfig
 from transformer.settings.tokenizer import PAD
 
 
@@ -36,7 +36,7 @@ def test_every_pair_comes_once_an_epoch(folder: Path, names: list[str]) -> None:
         numbers = epoch_of(module, epoch)
         assert sorted(texts(module, numbers)) == sorted(target for _, target in PAIRS)
     assert texts(module, epoch_of(module, 0)) != texts(module, epoch_of(module, 1))
-    batches = [module._training[module.row[number]] for number in epoch_of(module, 1)]
+    batches = [module._training[module.sequence[number]] for number in epoch_of(module, 1)]
     assert all(b.size * max(b.source.shape[1], b.target_output.shape[1]) <= 96 for b in batches)
 
 
@@ -46,7 +46,7 @@ def test_drawn_segmentations_say_the_same_and_differ_by_epoch(folder: Path) -> N
     assert sorted(texts(module, first)) == sorted(texts(module, second))
     drawn: list[dict[int, list[int]]] = []
     for numbers in (first, second):
-        keys = [module.row[number] for number in numbers]
+        keys = [module.sequence[number] for number in numbers]
         batches = [module._training[key] for key in keys]
         drawn.append(
             {
@@ -70,9 +70,10 @@ def test_disturbed_pairs_differ_by_epoch_and_stay_those_of_their_seed(folder: Pa
     assert all(20 < len(one) < 70 for one in changed) and set(changed[0]) != set(changed[1])
     assert [len(epoch) for epoch in epochs] == [len(PAIRS)] * 2
     numbers = epoch_of(made[0], 1)
-    made[1].row.load_state_dict(state_at(made[0], numbers[0]))
+    made[1].sequence.load_state_dict(state_at(made[0], numbers[0]))
     assert texts(made[1], numbers) == epochs[1]
-    assert made[0].row.identity() == made[1].row.identity() != stream(folder).row.identity()
+    identity = made[0].sequence.identity()
+    assert identity == made[1].sequence.identity() != stream(folder).sequence.identity()
 
 
 def test_a_changed_pair_that_does_not_fit_stays_in_its_epoch(folder: Path) -> None:

@@ -22,7 +22,7 @@ from transformer.common.errors import InputError
 from transformer.data.batching.batch_sequence import RankAssignment
 from transformer.data.batching.loader import UpdateLoader
 from transformer.data.datamodules.translation import TranslationData
-from transformer.data.streaming import buffers, streamed_batches
+from transformer.data.streaming import streamed_batches
 from transformer.data.streaming.shards import _SHARD_BITS, Position
 
 
@@ -39,7 +39,7 @@ def same(first: Any, second: Any) -> bool:
 def updates(module: TranslationData, done: int, **shares: int) -> UpdateLoader[Any]:
     return UpdateLoader(
         module._training,
-        module.row,
+        module.sequence,
         assignment=RankAssignment(**shares),
         rank=0,
         done=lambda: done,
@@ -56,7 +56,7 @@ def test_a_resumed_stream_is_the_uninterrupted_one(
     module = stream(folder, sampling=sampling)
     module.prepare_data()
     total = 2 * len(epoch_of(module, 0))
-    whole = [module._training[module.row[number]] for number in range(total)]
+    whole = [module._training[module.sequence[number]] for number in range(total)]
     for done in (total // 2 + 3,) if workers else (1, 5, total // 2 + 3):
         before = stream(folder, sampling=sampling, workers=workers)
         loader = updates(before, 0)
@@ -83,7 +83,7 @@ def test_to_resume_reads_one_buffer_and_none_before(
     module = stream(folder)
     last = epoch_of(module, 1)[-1]
     state = state_at(module, last)
-    expected = module.row[last].pairs.tolist()
+    expected = module.sequence[last].pairs.tolist()
     filled = []
     fill = streamed_batches.BufferReader.fill
     monkeypatch.setattr(
@@ -92,16 +92,16 @@ def test_to_resume_reads_one_buffer_and_none_before(
         lambda self, *wanted: (filled.append(wanted), fill(self, *wanted))[1],
     )
     again = stream(folder)
-    again.row.load_state_dict(state)
-    assert again.row[last].pairs.tolist() == expected
+    again.sequence.load_state_dict(state)
+    assert again.sequence[last].pairs.tolist() == expected
     assert len(filled) == 1
 
 
 def test_an_earlier_buffer_is_read_again(folder: Path) -> None:
     module = stream(folder)
-    keys = [module.row[number].pairs.tolist() for number in range(12)]
+    keys = [module.sequence[number].pairs.tolist() for number in range(12)]
     for number in (11, 0, 5, 11):
-        assert module.row[number].pairs.tolist() == keys[number]
+        assert module.sequence[number].pairs.tolist() == keys[number]
 
 
 def test_other_shards_or_seeds_begin_the_epoch_again(folder: Path) -> None:
@@ -109,37 +109,37 @@ def test_other_shards_or_seeds_begin_the_epoch_again(folder: Path) -> None:
     last = epoch_of(module, 1)[-1]
     state = state_at(module, last)
     for other in (stream(folder, str(folder / "part-*.jsonl")), stream(folder, seed=2)):
-        other.row.load_state_dict(state)
-        assert other.row[last].epoch == 1
-        assert other.row._known[0].position == Position(1)
+        other.sequence.load_state_dict(state)
+        assert other.sequence[last].epoch == 1
+        assert other.sequence._known[0].position == Position(1)
     longer = stream(folder, buffer=30)
-    longer.row.load_state_dict(state)
-    _ = longer.row[last]
-    ordinal = module.row._ordinal(last)
-    assert longer.row._known[0].position == module.row._known[ordinal].position
-    assert longer.row.identity() != module.row.identity()
+    longer.sequence.load_state_dict(state)
+    _ = longer.sequence[last]
+    ordinal = module.sequence._ordinal(last)
+    assert longer.sequence._known[0].position == module.sequence._known[ordinal].position
+    assert longer.sequence.identity() != module.sequence.identity()
 
 
 def test_a_state_without_a_position_is_refused(folder: Path) -> None:
     module = stream(folder)
-    with pytest.raises(InputError, match="no position in it"):
-        module.row.load_state_dict(state_at(module, 0) | {"partitions": []})
+    with pytest.raises(InputError, match="no position"):
+        module.sequence.load_state_dict(state_at(module, 0) | {"partitions": []})
 
 
 def test_the_largest_batch_is_of_the_buffer_that_is_there(folder: Path) -> None:
     module = stream(folder)
     last = epoch_of(module, 1)[-1]
     again = stream(folder)
-    again.row.load_state_dict(state_at(module, last))
-    _, key = again.row.largest()
+    again.sequence.load_state_dict(state_at(module, last))
+    _, key = again.sequence.largest()
     assert key.epoch == 1
-    assert len(again.row._known) == 1
+    assert len(again.sequence._known) == 1
 
 
 def test_epochs_of_a_stream_are_known_to_whole_shards(folder: Path) -> None:
     module = stream(folder)
     numbers = range(epoch_of(module, 1)[-1])
-    epochs = [module.row.epochs(number) for number in numbers]
+    epochs = [module.sequence.epochs(number) for number in numbers]
     assert epochs == sorted(epochs) and epochs[0] == 0 and 1 in epochs
     assert {round(3 * epoch) for epoch in epochs} <= set(range(6))
     for number in numbers:
@@ -151,7 +151,7 @@ def test_epochs_of_a_stream_are_known_to_whole_shards(folder: Path) -> None:
         # Nobody knows how long the first shard is: what is read of it is no number.
         assert again.epochs(4) == (epochs[number] or None)
     # Each epoch has an order of its own.
-    reader = stream(folder, buffer=1000).row._reader
+    reader = stream(folder, buffer=1000).sequence._reader
     read = (reader.fill(Position(epoch)).numbers >> _SHARD_BITS for epoch in range(6))
     orders = [tuple(dict.fromkeys(shards.tolist())) for shards in read]
     assert {len(order) for order in orders} == {3}
@@ -173,7 +173,7 @@ def test_a_stream_of_nothing_usable_ends(folder: Path) -> None:
     module = stream(folder, str(folder / "part-3.tsv"))
     module._initial_tokenizer = stream(folder).tokenizer
     with pytest.raises(InputError, match="no pair of the 1 shards is kept"):
-        module.row[0]
+        module.sequence[0]
 
 
 def taken(trained: list[list[Read]]) -> Counter[tuple[int, int]]:
@@ -260,7 +260,7 @@ def test_ranks_advance_at_the_same_pace(folder: Path) -> None:
 
 def test_ranks_encode_together_what_one_does(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     buffer, batches, encoded = 25, 160, Counter[int]()
-    encode = buffers.encode
+    encode = streamed_batches.encode
 
     def counted(ranks: int, pairs: Any, *rest: Any, **options: Any) -> Any:
         encoded[ranks] += len(pairs)
@@ -268,7 +268,7 @@ def test_ranks_encode_together_what_one_does(folder: Path, monkeypatch: pytest.M
 
     make = partial(stream, folder, buffer=buffer)
     for ranks in (1, 2, 4, 8):
-        monkeypatch.setattr(buffers, "encode", partial(counted, ranks))
+        monkeypatch.setattr(streamed_batches, "encode", partial(counted, ranks))
         pairs = taken(Ranks(make, ranks).train(batches // ranks)).total()
         assert pairs <= encoded[ranks] <= pairs + ranks * buffer
     assert encoded[8] - encoded[1] <= 8 * buffer < encoded[1] / 2
@@ -283,23 +283,23 @@ def test_a_stream_of_almost_nothing_is_shared_out(folder: Path) -> None:
     write(folder / "part-3.tsv", [("a " * 60, "b")] * 50)
     module = make()
     module._initial_tokenizer = stream(folder).tokenizer
-    module.row.assign(1, 3)
+    module.sequence.assign(1, 3)
     with pytest.raises(InputError, match="no pair of the 1 shards is kept"):
-        module.row[1]
+        module.sequence[1]
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"first": -1}, r"row\.first=-1 must be at least 0"),
-        ({"partitions": []}, "no position in it"),
+        ({"partitions": []}, "no position"),
         ({"partitions": [{"pending": [{}]}]}, r"row\.partitions\.pending\.position is missing"),
     ],
 )
 def test_a_state_that_no_run_writes_is_refused(
     folder: Path, changes: dict[str, Any], message: str
 ) -> None:
-    row = stream(folder).row
+    row = stream(folder).sequence
     state = state_at(stream(folder), 0)
     with pytest.raises(InputError, match=message):
         row.load_state_dict(state | changes)

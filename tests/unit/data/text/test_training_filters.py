@@ -59,6 +59,7 @@ def test_the_log_accounts_for_every_pair(caplog: pytest.LogCaptureFixture) -> No
     assert caplog.messages == [
         "train: 1,676 of 2,000 sentences kept; left out (16.2%): 1 with an empty side, 300 longer "
         "than 10 tokens (data.max_length), 20 of a length ratio over 2.0 (data.max_ratio), 3 exact "
-        "duplicates (data.deduplicate); set these keys so that more stays, if it is good",
+        "duplicates (data.deduplicate); set these keys so that more stays, if the text "
+        "is good",
         "train: 9 of 9 pairs kept",
     ]

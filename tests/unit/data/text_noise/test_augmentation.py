@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from transformer.common.errors import InputError
-from transformer.data.binarized.pair_seeds import DISTURBANCE, pair_seeds
-from transformer.data.text_noise.augmentation import (
+from transformer.data.binarized.dataset import DISTURBANCE, pair_seeds
+from transformer.data.text_noise import (
     KINDS,
     UNCHANGED,
     Linked,
     disturbed,
     drawn_kinds,
 )
-from transformer.settings.augmentation import AugmentationConfig
+from transformer.settings.data import AugmentationConfig
 
 OWN = Linked(("one two three .", "eins zwei drei ."), np.array([[0, 0], [1, 1], [2, 2], [3, 3]]))
 OTHER = Linked(("four five", "fünf vier"), np.array([[0, 1], [1, 0]]))

@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
-from transformer.data.text_noise import changes
-from transformer.data.text_noise.catalog import DISTURBANCES
+from transformer.data import text_noise
+from transformer.data.text_noise import DISTURBANCES
 
 PAIR = ('Two "big" dogs don\'t chase 12 cats & 3 birds.', 'Zwei "große" Hunde jagen 12 und 3.')
 TEXT, TARGET = PAIR
@@ -60,7 +60,7 @@ def test_what_is_random() -> None:
         source, target = disturbed("emoji", seed)
         assert source.split(" ")[-1] == target.split(" ")[-1] and source.startswith(TEXT + " ")
         source, target = disturbed("numbers", seed)
-        assert changes.numbers(source) == changes.numbers(target) != ["12", "3"]
+        assert text_noise.numbers(source) == text_noise.numbers(target) != ["12", "3"]
         source, _ = disturbed("missing_blank", seed)
         assert len(source) == len(TEXT) - 1
         assert source.replace(" ", "") == TEXT.replace(" ", "")
@@ -87,18 +87,18 @@ def test_a_target_stays_where_the_source_does(name: str) -> None:
 def test_a_typo_is_one_edit_of_a_long_word_behind_its_first_letter() -> None:
     kinds = set()
     for seed in range(300):
-        typo = changes.typo("a chasing man", Random(seed))
+        typo = text_noise.typo("a chasing man", Random(seed))
         first, word, last = typo.split(" ")
         assert (first, last, word[0]) == ("a", "man", "c")
         kinds.add(len(word) - len("chasing"))
         if len(word) == len("chasing"):
             assert sum(a != b for a, b in zip(word, "chasing", strict=True)) <= 2
     assert kinds == {-1, 0, 1}
-    assert changes.typo("a man", Random(1)) == "a man"
+    assert text_noise.typo("a man", Random(1)) == "a man"
     # A script that no key of the table writes.
-    assert {len(changes.typo("собака", Random(seed))) for seed in range(50)} == {5, 6, 7}
+    assert {len(text_noise.typo("собака", Random(seed))) for seed in range(50)} == {5, 6, 7}
 
 
 def test_noise_has_no_more_words_than_the_text() -> None:
-    made = {changes.noise("a b", Random(seed)) for seed in range(50)}
+    made = {text_noise.noise("a b", Random(seed)) for seed in range(50)}
     assert len(made) == 50 and {len(text.split()) for text in made} == {1, 2}

@@ -79,9 +79,9 @@ def test_sentences_of_a_document_are_parted_by_the_separator() -> None:
 def test_a_tag_without_use_in_a_text_leaves_its_ids() -> None:
     """What is encoded is used again when a run adds a corpus with a tag."""
     one, two = Tags(targets=("de",)), Tags(targets=("de", "fr"))
-    fingerprints = {plain().with_tags(tags).tagged(DE).cut_fingerprint for tags in (one, two)}
+    fingerprints = {plain().with_tags(tags).tagged(DE).encoding_fingerprint for tags in (one, two)}
     assert len(fingerprints) == 1
-    assert plain().with_tags(two).tagged(SourceTags("fr")).cut_fingerprint not in fingerprints
+    assert plain().with_tags(two).tagged(SourceTags("fr")).encoding_fingerprint not in fingerprints
 
 
 @pytest.mark.parametrize(

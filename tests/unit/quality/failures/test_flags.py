@@ -10,7 +10,7 @@ from benchmarks.data.failures import (
     read_pairs,
 )
 from transformer.common.schema import typed
-from transformer.data.corpora.pocket import pocket_text
+from transformer.data.corpora.resolve import pocket_text
 from transformer.quality.failures.flags import FLAGS, Detector, Output
 from transformer.quality.failures.thresholds import Thresholds
 from transformer.settings.data import DataConfig

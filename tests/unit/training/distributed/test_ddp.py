@@ -8,7 +8,7 @@ import pytest
 
 from tests.helpers.runs.runs import composed
 from transformer.common.errors import InputError
-from transformer.settings.trainer import TrainerConfig
+from transformer.settings.training import TrainerConfig
 from transformer.training.distributed.ddp import resolve_devices
 from transformer.training.distributed.fsdp import ShardedStrategy
 from transformer.training.distributed.launcher import count_devices

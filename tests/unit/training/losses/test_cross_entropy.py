@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from tests.helpers.model.tolerance import assert_close
 from tests.helpers.training.losses import loss_config
 from transformer.common.processor import PROCESSORS
-from transformer.settings.loss import LossConfig
+from transformer.settings.training import LossConfig
 from transformer.training.losses import cross_entropy as losses
 from transformer.training.losses.cross_entropy import (
     cross_entropy,

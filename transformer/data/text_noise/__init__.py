@@ -1,1 +1,0 @@
-"""Clean text to noisy text: for `stress`, and for the augmentation of training text."""
