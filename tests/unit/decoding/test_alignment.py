@@ -119,7 +119,7 @@ def test_a_head_or_threshold_that_does_not_exist_is_an_error() -> None:
     with pytest.raises(InputError, match=r"alignment_threshold=0\.0 "):
         tiny_translator(aligner=Aligner(near_best=0.0))
     with pytest.raises(InputError, match="alignment_threshold=2"):
-        tiny_translator().translate(["a"], alignment=Aligner(near_best=2))
+        tiny_translator().translate(["a"], alignment=Aligner(near_best=2.0))
 
 
 @pytest.mark.parametrize("positions", ["learned", "rotary"])

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.helpers.checks import no_checks
 from tests.helpers.decoding.steps import search_config
 from tests.helpers.decoding.translators import (
     PAIRS,
@@ -16,7 +17,6 @@ from tests.helpers.decoding.translators import (
     tiny_tokenizer,
     tiny_translator,
 )
-from tests.helpers.suite.checks import no_checks
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tags import SourceTags, parse_tags, with_tags
 from transformer.decoding import batched_search

@@ -14,8 +14,7 @@ from torch.utils import backend_registration
 from tests.helpers.decoding.steps import search_config
 from tests.helpers.model.models import tiny_config, tiny_transformer
 from tests.helpers.model.tolerance import assert_close
-from tests.helpers.runs.processes import exit_code
-from tests.helpers.suite.fork_server import FORKS
+from tests.helpers.runs.processes import FORKS, exit_code
 from transformer.decoding.batched_search import search_batch
 from transformer.decoding.forced_decoding import score_subwords
 from transformer.decoding.search.beam import beam_search
