@@ -312,7 +312,8 @@ def _log_size(task: Task) -> None:
     parameters = list(task.module.parameters())
     total = sum(weight.numel() for weight in parameters)
     learns = sum(weight.numel() for weight in parameters if weight.requires_grad)
-    source, target = config.source_vocab_size, config.target_vocab_size
+    source = config.source_vocab_size
+    target = config.target_vocab_size
     vocabulary = f"vocabularies of {source:,} (source) and {target:,} (target)"
     if task.data.tokenizer.joint and source == target:
         vocabulary = f"one vocabulary of {target:,}"

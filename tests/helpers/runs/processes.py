@@ -88,7 +88,7 @@ def _train(config: RunConfig, folder: Path, fault: Callable[[], None] | None) ->
     from transformer.cli.exit import run_to_exit_code
     from transformer.runs.train import train
 
-    _prepare(folder)
+    prepare(folder)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, force=True)
     if fault is not None:
         fault()
@@ -97,7 +97,7 @@ def _train(config: RunConfig, folder: Path, fault: Callable[[], None] | None) ->
     sys.exit(run_to_exit_code(lambda: train(config, folder) and None))
 
 
-def _prepare(folder: Path) -> None:
+def prepare(folder: Path) -> None:
     """Let a forked process be like a new one, and write what it says to a file."""
     # Else the processes that load data would each have a server of their own.
     multiprocessing.set_start_method("fork", force=True)
@@ -162,7 +162,7 @@ def exit_code(process: BaseProcess, most: float = _MOST) -> int:
 def _call(arguments: list[str], home: Path, fault: Callable[[], None] | None) -> None:
     from transformer.__main__ import main
 
-    _prepare(home)
+    prepare(home)
     os.chdir(home)
     sys.argv = ["train.py", *arguments]
     if fault is not None:
