@@ -1,6 +1,5 @@
 """Plans of recipes: the arguments of each stage, and what is refused before the first one runs."""
 
-import re
 import shlex
 from dataclasses import fields
 from pathlib import Path
@@ -20,7 +19,6 @@ from transformer.common.files import CONFIG_DIR
 from transformer.common.own_code import TRUST
 from transformer.data.corpora.resolve import corpus_configs
 from transformer.recipes.distill import Distill
-from transformer.recipes.plan import Stage
 from transformer.settings.data import check_unused_keys
 
 Capture = pytest.CaptureFixture[str]
@@ -87,15 +85,6 @@ def test_a_dry_run_writes_nothing(base: list[str], tmp_path: Path, capsys: Captu
     assert teacher in stages["04_translate"]
 
 
-def test_a_program_plans_a_recipe(base: list[str], tmp_path: Path) -> None:
-    student = ["model.d_model=32"]
-    planned = plan_recipe(Distill(text="distilled"), tmp_path / "r", base, {"student": student})
-    names = ["text", "teacher_1", "evaluate_teachers", "translate", "student", "evaluate"]
-    assert [stage.name[3:] for stage in planned.stages] == names
-    with_argument = [stage.name[3:] for stage in planned.stages if {*student} & {*stage.settings}]
-    assert with_argument == ["student"]
-
-
 def test_ray_translates_to_the_file_that_the_student_reads(
     base: list[str], tmp_path: Path, capsys: Capture
 ) -> None:
@@ -124,19 +113,6 @@ def test_the_teachers_translate_more_text(base: list[str], tmp_path: Path, capsy
     student = plan([*call, "text=distilled"], capsys)["06_student"]
     corpora = argument(student, "data.corpora")
     assert "original:" not in corpora and "tag:" not in corpora
-
-
-def test_a_synthetic_source_has_a_real_target(
-    base: list[str], tmp_path: Path, capsys: Capture
-) -> None:
-    more = tmp_path / "more.tgt"
-    more.touch()
-    stages = plan(["recipe=backtranslate", *base, "output=r", f"monolingual={more}"], capsys)
-    *_, translate, forward, _ = stages.values()
-    assert f"input={more}" in translate
-    corpora = argument(forward, "data.corpora")
-    synthetic = re.search(r"synthetic:\{[^}]*train:\[(.*?)\]", corpora)
-    assert synthetic and synthetic[1].split(",")[1] == str(more)
 
 
 def test_arguments_of_a_stage_override_those_of_all_trainings(
@@ -174,13 +150,6 @@ def test_arguments_of_a_stage_override_those_of_all_trainings(
     assert "decoding.beam_size=2" in stages["07_evaluate"]
     assert "averaging" not in " ".join(stages["07_evaluate"])
     assert "data.repeated_sources=true" in stages["01_text"]
-
-
-def test_the_pocket_corpus_and_its_experiment(capsys: Capture) -> None:
-    stages = plan(["recipe=distill", "experiment=pocket", "output=r", "seed=4"], capsys)
-    text = ["text", "splits=[train,validation,test]", "output=r/01_text"]
-    assert stages["01_text"] == text
-    assert {"experiment=pocket", "seed=4", "data.corpus=files"} <= {*stages["05_student"]}
 
 
 OWN_CODE = """
@@ -240,6 +209,7 @@ def test_every_stage_of_any_experiment_is_checked_before_the_first(
     trained = [arguments[3:] for arguments in stages.values() if arguments[0] == "train"]
     assert len(trained) == 2
     for arguments in trained:
+        assert not any(key.startswith("data.root=") for key in arguments)
         config = run_settings(compose_config("train", arguments))
         for corpus in corpus_configs(config.data).values() or [config.data]:
             check_unused_keys(corpus)
@@ -250,43 +220,6 @@ def test_every_stage_of_any_experiment_is_checked_before_the_first(
     assert "own_code:Thin is no Callback" in refused(
         [*call, "callbacks.own=['own_code:Thin']"], capsys
     )
-
-
-@pytest.mark.thorough
-def test_a_folder_and_a_published_corpus_reach_each_stage(tmp_path: Path, capsys: Capture) -> None:
-    for name in ("train.de", "train.en.gz", "valid.de", "valid.en"):
-        (tmp_path / name).touch()
-    call = ["recipe=distill", "data=folder", "data.source=en", "data.target=de"]
-    stages = plan([*call, f"data.root={tmp_path}", "data.test_size=0", "output=r"], capsys)
-    assert {"data.corpus=folder", f"data.root={tmp_path}"} <= set(stages["01_text"])
-    assert "data.train=[r/01_text/train.en,r/01_text/train.de]" in stages["02_teacher_1"]
-    for name in ("02_teacher_1", "05_student"):
-        assert "data.root" not in " ".join(stages[name])
-    # A published corpus keeps its name in each stage, which brings its metrics.
-    for split in ("train", "dev", "test"):
-        for language in ("en", "ja"):
-            (tmp_path / f"{split}.{language}").touch()
-    call = ["recipe=distill", "data=tanaka_enja", f"data.root={tmp_path}", "output=r"]
-    stages = plan(call, capsys)
-    assert f"data.root={tmp_path}" in stages["01_text"]
-    assert "data=tanaka_enja" in stages["05_student"]
-    (tmp_path / "dev.ja").unlink()
-    assert "has no dev.ja" in refused(call, capsys)
-
-
-@pytest.mark.thorough
-def test_interpolation_keeps_the_search_and_the_metrics_of_the_user(
-    base: list[str], capsys: Capture
-) -> None:
-    call = ["recipe=distill", *base, "interpolation=2", "metrics=tokenized"]
-    call.append("output=my out,dir=1")
-    stages = plan([*call, "translate.decoding.beam_size=7"], capsys)
-    assert {"tokenize=none", "lowercase=false"} <= set(stages["05_select"])
-    assert {"decoding.beam_size=7", "decoding.nbest=2", "format=json"} <= {*stages["04_translate"]}
-    sampling = plan([*call, "translate.decoding=sampling"], capsys)["04_translate"]
-    assert {"decoding=sampling", "decoding.nbest=2"} <= set(sampling)
-    assert "output='my out,dir=1/04_translate/train.tgt.jsonl'" in sampling
-    assert "decoding.beam_size" not in " ".join(sampling)
 
 
 @pytest.mark.thorough
@@ -314,7 +247,14 @@ def test_a_reverse_model_chooses_if_there_is_no_reference(
     stages = plan([*(key for key in call if not key.startswith("select")), *asked], capsys)
     assert {f"reverse={reverse}", "candidates=2"} <= {*stages["04_translate_monolingual"]}
     assert "reverse" not in " ".join(stages["02_translate"])
+    searches = ["translate.decoding=sampling", "output=my out,dir=1"]
+    sampling = plan([*call, *searches, "metrics=tokenized"], capsys)
+    assert {"decoding=sampling", "decoding.nbest=2"} <= {*sampling["04_translate"]}
+    assert "output='my out,dir=1/04_translate/train.tgt.jsonl'" in sampling["04_translate"]
+    assert "decoding.beam_size" not in " ".join(sampling["04_translate"])
+    assert {"tokenize=none", "lowercase=false"} <= {*sampling["05_select"]}
     for wrong, message in (
+        (f"reverse={tmp_path}/forward", "translates src to tgt, and tgt to src is wanted"),
         (f"clean.models=[{tmp_path}/reverse]", "clean: models=["),
         ("clean.keep=0.8", "clean: keep=0.8 is of the pairs that models= rank"),
         (f"clean.models=[{tmp_path}/reverse,{tmp_path}/reverse]", "clean.models: "),
@@ -378,23 +318,6 @@ def test_teachers_that_are_servers_or_files(
     assert "files translate no" in refused([*call, f"teacher={folder}", "interpolation=2"], capsys)
 
 
-@pytest.mark.thorough
-def test_models_of_the_other_direction_are_refused(
-    base: list[str], tmp_path: Path, capsys: Capture
-) -> None:
-    write_checkpoint(tmp_path / "forward", "src", "tgt")
-    write_checkpoint(tmp_path / "backward", "tgt", "src")
-    (tmp_path / "mono").write_text("alpha\n")
-    back = ["recipe=backtranslate", *base, f"monolingual={tmp_path}/mono", "output=r"]
-    plan([*back, f"reverse={tmp_path}/backward"], capsys)
-    message = "forward translates src to tgt, and tgt to src is wanted"
-    assert message in refused([*back, f"reverse={tmp_path}/forward"], capsys)
-    distilled = ["recipe=distill", *base, "output=r"]
-    plan([*distilled, f"teachers=[{tmp_path}/forward]"], capsys)
-    both = f"teachers=[{tmp_path}/forward,{tmp_path}/backward]"
-    assert refused([*distilled, both], capsys).startswith(f"teachers: {tmp_path}/backward transl")
-
-
 def test_arguments_for_stages_that_do_not_exist_are_refused(
     base: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
@@ -440,14 +363,6 @@ def test_a_wrong_call_is_refused_in_one_line(
     monkeypatch.chdir(tmp_path)
     assert refused(arguments.split(), capsys).startswith(message)
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and path.name != ".lock"]
-
-
-def test_files_in_the_folder_of_a_stage_do_not_change_it(tmp_path: Path) -> None:
-    stage = Stage(tmp_path / "01_train", "train", ("model=base",), {}, ())
-    digest = stage.digest
-    (stage.folder / "tensorboard").mkdir(parents=True)
-    (stage.folder / "tensorboard" / "hparams.yaml").write_text("{}")
-    assert stage.digest == digest
 
 
 def test_no_key_of_a_recipe_is_one_of_a_training() -> None:

@@ -15,8 +15,6 @@ import pytest
 
 from tests.helpers.serving.chat_server import REFUSED, ChatServer, chatting, now_and_then
 from tests.helpers.serving.remote_teachers import ask, teacher
-from transformer import AskConfig
-from transformer import ask as ask_command
 from transformer.__main__ import main
 from transformer.common.errors import InputError
 from transformer.recipes.remote_teacher import Answer, Client, RemoteTeacher, counts
@@ -88,10 +86,19 @@ def test_what_is_asked() -> None:
     assert ours.request("a") == {"q": "a", "source": "en", "target": "de", "format": "text"}
     assert ours.url == ours.server and ours.read({"translatedText": "b"}).texts == ["b"]
     # All that changes an answer changes the hash, and nothing else does.
-    others: list[dict[str, Any]] = [{"prompt": "{text}"}, {"model_name": "n"}, {"candidates": 2}]
+    others: list[dict[str, Any]] = [
+        {"prompt": "{text}"},
+        {"model_name": "n"},
+        {"candidates": 2},
+        {"parameters": {"top_p": 0}},
+    ]
     hashes = {teacher("http://localhost", **changes).request_hash("a") for changes in others}
     same = [teacher(f"http://localhost{end}", tries=2) for end in ("", "/v1")]
-    assert len({*hashes, *(each.request_hash("a") for each in same)}) == 4
+    assert len({*hashes, *(each.request_hash("a") for each in same)}) == 5
+    # Nor does the order of the parameters change it.
+    biases = [{5: 1, "6": 2}, {"6": 2, 5: 1}]
+    orders = [{"top_p": 1, "logit_bias": bias} for bias in biases]
+    assert len({teacher("http://a", parameters=p).request_hash("a") for p in orders}) == 1
 
 
 @pytest.mark.parametrize(
@@ -129,16 +136,6 @@ def test_wrong_settings(changes: dict[str, Any], message: str) -> None:
 def test_an_answer_is_kept_whatever_its_usage_is(usage: Any, tokens: tuple[int, int]) -> None:
     values = {"choices": [{"message": {"content": "a"}}], "usage": usage}
     assert teacher("http://localhost").read(values) == Answer(["a"], None, tokens)
-
-
-def test_the_order_of_parameters_asks_nothing_again() -> None:
-    parameters = {"top_p": 1, "logit_bias": {5: 1, "6": 2}}
-    turned = {"logit_bias": {"6": 2, 5: 1}, "top_p": 1}
-    hashes = {
-        teacher("http://localhost", parameters=values).request_hash("a")
-        for values in (parameters, turned, {**parameters, "top_p": 0})
-    }
-    assert len(hashes) == 2
 
 
 def test_nothing_is_lost_and_nothing_asked_twice(server: ChatServer, tmp_path: Path) -> None:
@@ -330,30 +327,6 @@ def test_a_key_without_https_goes_to_no_proxy(
         with pytest.raises(InputError, match=r"answers 404 .*check the address and the model$"):
             Client(teacher(server.url, api_key_env=None)).ask("a")
     assert len(seen) == 1 and KEY not in seen[0]
-
-
-def test_a_server_translates_a_file(
-    server: ChatServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "in").write_text("a\nb\na\n")
-    shown: list[tuple[int, int, str]] = []
-    config = AskConfig(
-        server=server.url,
-        model_name="m",
-        input=tmp_path / "in",
-        source="en",
-        target="de",
-        output=tmp_path / "out",
-        api_key_env=None,
-    )
-    asked = ask_command(config, show=lambda *done: shown.append(done))
-    assert {file.name: count for file, count in asked.lines.items()} == {
-        "source.txt": 3,
-        "target.txt": 3,
-        "left_out.jsonl": 0,
-    }
-    assert asked.answers.keys() == {"a", "b"} and shown[-1][:2] == (2, 2)
-    assert capfd.readouterr() == ("", "")
 
 
 def test_ask_writes_the_pairs_that_have_an_answer(
