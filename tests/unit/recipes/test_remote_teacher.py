@@ -19,7 +19,7 @@ from transformer.__main__ import main
 from transformer.common.errors import InputError
 from transformer.recipes.remote_teacher import Answer, Client, RemoteTeacher, counts
 
-KEY = "sk/test+0123456789abcdef"
+KEY = "sk/test+0123456789"
 TEXTS = [f"line {number}" for number in range(40)]
 
 
