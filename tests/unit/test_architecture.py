@@ -29,7 +29,7 @@ from transformer.data.corpora.catalog import PUBLISHED
 from transformer.decoding.batched_search import SEARCHES
 from transformer.evaluation.metrics import score
 from transformer.interchange.export_formats import FORMATS
-from transformer.interchange.format_limits import check_formula
+from transformer.interchange.verification import check_formula
 from transformer.model.attention.attention_context import AttentionContext
 from transformer.model.attention.record_weights import recording
 from transformer.model.attention.scaled_dot_product import attend_with_weights, eager

@@ -20,8 +20,7 @@ from transformer.tasks.registry import make_task
 from transformer.training.callbacks.memory_preflight import adam_moments
 from transformer.training.distributed.ranks import external_rank
 from transformer.training.precision import resolve_precision, trains_on_gpu
-from transformer.training.step.out_of_memory import free_memory, runs_out_of_memory
-from transformer.training.step.update_module import UpdateModule
+from transformer.training.update import UpdateModule, free_memory, runs_out_of_memory
 
 logger = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from transformer.runs.directory import RECORD, record_end, record_start
 from transformer.runs.report import run_report, write_report
 from transformer.settings.data import DataConfig
 from transformer.settings.run import RunConfig
-from transformer.tasks.translate_validation import TranslateValidation, ValidationOutputs
+from transformer.tasks.translation import TranslateValidation, ValidationOutputs
 from transformer.training.trainer import end_reason
 
 logger = logging.getLogger(__name__)

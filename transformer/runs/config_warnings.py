@@ -6,7 +6,7 @@ import torch
 
 from transformer.data.datamodules.base import BatchModule
 from transformer.settings.run import RunConfig
-from transformer.training.optimization.schedule import noam
+from transformer.training.optimization import noam
 from transformer.training.precision import multiplies_bfloat16, resolve_precision
 
 logger = logging.getLogger(__name__)

@@ -34,10 +34,10 @@ from transformer.runs.resume import changes, check_fixed_keys, check_no_other_ru
 from transformer.settings.run import RunConfig, untied
 from transformer.tasks.base import Task
 from transformer.tasks.registry import is_translation, make_task, test, untested
+from transformer.training.callbacks.best_score import Objective
 from transformer.training.callbacks.graceful_shutdown import raise_if_stopped, stoppable
 from transformer.training.callbacks.memory_preflight import MemoryPreflight
 from transformer.training.callbacks.progress import shown_update
-from transformer.training.callbacks.sweep_objective import Objective
 from transformer.training.checkpointing import (
     Resumable,
     consolidate,
@@ -46,11 +46,15 @@ from transformer.training.checkpointing import (
 )
 from transformer.training.distributed.ddp import require_gpu
 from transformer.training.distributed.ranks import process_rank
-from transformer.training.optimization.compile_choice import compile_choice
-from transformer.training.optimization.divergence import Diverged, save_text
+from transformer.training.layer_wrappers import compile_choice
+from transformer.training.optimization import Diverged, save_text
 from transformer.training.precision import resolve_precision, trains_on_gpu
-from transformer.training.process_state import process_state_kept
-from transformer.training.trainer import build_trainer, end_reason, updates_of_epochs
+from transformer.training.trainer import (
+    build_trainer,
+    end_reason,
+    process_state_kept,
+    updates_of_epochs,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -178,7 +182,7 @@ def _train_and_test(
             metrics |= test(folder, task, trainer.strategy.root_device)
             report.changed = True
         if config.logger.wandb:
-            from transformer.training.callbacks.remote_loggers import finish_records
+            from transformer.training.callbacks.loggers import finish_records
 
             finish_records(trainer, folder, metrics)
         mark_finished(folder)

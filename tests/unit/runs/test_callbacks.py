@@ -14,7 +14,7 @@ from transformer.quality.failures.thresholds import Thresholds
 from transformer.runs import callbacks
 from transformer.runs.callbacks import QualityChecks
 from transformer.settings.data import DataConfig
-from transformer.tasks.translate_validation import TranslateValidation, ValidationOutputs
+from transformer.tasks.translation import TranslateValidation, ValidationOutputs
 
 DATA = DataConfig(source="en", target="de")
 TRAINING = [("the dog sleeps", "der Hund schläft"), ("two birds sing", "zwei Vögel singen")] * 150

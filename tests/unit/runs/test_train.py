@@ -20,9 +20,8 @@ from transformer.runs import train
 from transformer.settings.run import RunConfig
 from transformer.tasks.base import Task
 from transformer.tasks.registry import make_task
-from transformer.tasks.translation_module import TranslationModule
-from transformer.training.callbacks.early_stopping import Patience
-from transformer.training.callbacks.sweep_objective import Objective
+from transformer.tasks.translation import TranslationModule
+from transformer.training.callbacks.best_score import Objective, Patience
 from transformer.training.checkpointing import Resumable
 from transformer.training.distributed.ddp import ReplicatedStrategy
 from transformer.training.model_selection import ModelSelection

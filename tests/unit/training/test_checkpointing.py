@@ -22,7 +22,7 @@ from transformer.checkpoint.run_directory import find_checkpoint
 from transformer.checkpoint.sharded import SUFFIX
 from transformer.common.errors import AnotherRankFailed, InputError
 from transformer.settings.training import OptimizerConfig, ScheduleConfig
-from transformer.training.callbacks.early_stopping import Patience
+from transformer.training.callbacks.best_score import Patience
 from transformer.training.checkpointing import (
     AtomicCheckpointIO,
     BestCheckpoint,
@@ -37,9 +37,7 @@ from transformer.training.checkpointing import (
     set_aside_unused,
 )
 from transformer.training.model_selection import ModelSelection
-from transformer.training.optimization.divergence import DivergenceDetector
-from transformer.training.optimization.optimizer import build_optimizer
-from transformer.training.optimization.schedule import build_schedule
+from transformer.training.optimization import DivergenceDetector, build_optimizer, build_schedule
 
 
 class Disk(AtomicCheckpointIO):

@@ -38,7 +38,7 @@ from transformer.training.distributed.launcher import RUN
 from transformer.training.distributed.ranks import external_rank
 
 if TYPE_CHECKING:
-    from transformer.training.callbacks.sweep_objective import Objective
+    from transformer.training.callbacks.best_score import Objective
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -167,7 +167,7 @@ def _trial(config: DictConfig) -> "tuple[float, Objective]":
     """The best score of a job of a sweep on the validation text, and its objective."""
     from transformer.checkpoint.checkpoint import find_last
     from transformer.tasks.registry import task_class
-    from transformer.training.callbacks.sweep_objective import Objective, check_direction
+    from transformer.training.callbacks.best_score import Objective, check_direction
 
     job = HydraConfig.get()
     _fetch_model(config)

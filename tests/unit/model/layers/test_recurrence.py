@@ -9,7 +9,7 @@ from tests.helpers.model.tolerance import assert_close
 from transformer.checkpoint.checkpoint import validate_size
 from transformer.common.errors import InputError
 from transformer.decoding.forced_decoding import attention_maps
-from transformer.interchange.format_limits import CTRANSLATE2, check_expressible
+from transformer.interchange.verification import CTRANSLATE2, check_expressible
 from transformer.model.head_masks import attention_heads
 from transformer.model.layers.recurrence import SSRU
 
