@@ -76,7 +76,7 @@ def go_through_batches(folder: Path, tokens: int, extra: Sequence[str]) -> None:
 
 
 def _data(folder: Path, extra: Sequence[str]) -> "TranslationData":
-    from transformer.cli.config.compose import compose_config, run_settings
+    from transformer.cli.config import compose_config, run_settings
     from transformer.data.datamodules.translation import TranslationData
 
     config = run_settings(compose_config("train", overrides(folder, extra)))

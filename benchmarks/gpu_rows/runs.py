@@ -22,7 +22,7 @@ from benchmarks.data.made_up_text import write_text
 from benchmarks.gpu_rows import updates
 from benchmarks.gpu_rows.bench import CHUNK, TOKENS, Bench, Stopwatch, Values
 from benchmarks.gpu_rows.models import TINY
-from transformer.cli.config.compose import compose_config, run_settings
+from transformer.cli.config import compose_config, run_settings
 from transformer.data.batching.loader import Update
 from transformer.runs.train import fit
 from transformer.settings.run import RunConfig

@@ -34,7 +34,7 @@ from benchmarks.results.page import markdown
 from benchmarks.training.processes import DDP, ROOT, SETTINGS
 from transformer.checkpoint.checkpoint import find_last
 from transformer.checkpoint.run_directory import is_finished
-from transformer.cli.config.compose import compose_config, run_settings
+from transformer.cli.config import compose_config, run_settings
 from transformer.model.build import build_transformer
 from transformer.training import checkpointing as checkpoints
 

@@ -13,7 +13,7 @@ import torch
 
 import transformer
 from transformer.__main__ import VERBS
-from transformer.cli.config.settings import SETTINGS
+from transformer.cli.config import SETTINGS
 from transformer.settings.model import ModelConfig
 
 ROOT = Path(__file__).parents[2]

@@ -11,8 +11,8 @@ from omegaconf import OmegaConf
 
 from tests.unit.test_docs import FENCE, PAGES, ROOT
 from transformer.__main__ import VERBS
-from transformer.cli.config.arguments import config_folder, flags_and_overrides
-from transformer.cli.config.compose import compose_config
+from transformer.cli.arguments import config_folder, flags_and_overrides
+from transformer.cli.config import compose_config
 from transformer.common.errors import InputError
 
 INDENTED = re.compile(r"^\n((?:    .+\n)+)", re.M)

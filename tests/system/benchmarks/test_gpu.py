@@ -24,16 +24,18 @@ from benchmarks.gpu_rows.processes import logged_speed
 from benchmarks.gpu_rows.registry import ROWS, TABLES, Row
 from benchmarks.gpu_rows.runner import LATE, CompilerCache, Line, Lines, Runner
 from benchmarks.gpu_rows.runs import SYNCHRONIZING, waits
-from tests.helpers.runs.forked_python import ForkedPython
 
 ROOT = Path(__file__).parents[3]
 SLOW = {"resume", "ddp", "compiled_run", "choices", "tokens", "launches"}
 """Tables whose rows start processes or compile, the last three as ``update`` does."""
 
 
-def rehearse(folder: Path, *arguments: str) -> ForkedPython:
+def rehearse(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     call = ["benchmarks/gpu.py", *arguments, "--rehearse", "--folder", str(folder)]
-    return ForkedPython([sys.executable, *call], cwd=ROOT)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(
+        [sys.executable, *call], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
+    )
 
 
 def kept(folder: Path) -> list[Line]:
@@ -56,14 +58,13 @@ def check(rows: list[Row], folder: Path) -> None:
 @pytest.mark.thorough
 def test_rows_are_measured(tmp_path: Path) -> None:
     process = rehearse(tmp_path, *(table for table in TABLES if table not in SLOW))
-    process.stdout.read()
-    assert process.wait() == 0
+    process.communicate()
+    assert process.returncode == 0
     check([row for row in ROWS if row.table not in SLOW], tmp_path)
 
 
 @pytest.mark.slow
 def test_each_row_is_measured(tmp_path: Path) -> None:
-    # Not a fork: what compiles, and the processes of rows, would be unlike those of the command.
     call = [sys.executable, "benchmarks/gpu.py", "all", "--rehearse", "--folder", str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     subprocess.run(call, cwd=ROOT, env=environment, check=True, start_new_session=True)
@@ -75,9 +76,10 @@ def test_each_row_is_measured(tmp_path: Path) -> None:
 @pytest.mark.thorough
 def test_a_killed_process_has_kept_its_rows(tmp_path: Path) -> None:
     process = rehearse(tmp_path, "all")
+    assert process.stdout
     shown = [json.loads(process.stdout.readline()) for _ in range(3)]
-    process.process.kill()
-    process.process.join()
+    process.kill()
+    process.communicate()
     assert kept(tmp_path)[:3] == shown
     assert [line["row"] for line in shown] == [row.name for row in ROWS[:3]]
 
@@ -85,8 +87,8 @@ def test_a_killed_process_has_kept_its_rows(tmp_path: Path) -> None:
 @pytest.mark.thorough
 def test_after_the_deadline_each_row_says_so(tmp_path: Path) -> None:
     process = rehearse(tmp_path, "all", "--deadline", "1e-3")
-    process.stdout.read()
-    assert process.wait() == 1
+    process.communicate()
+    assert process.returncode == 1
     assert [line["why"] for line in kept(tmp_path)] == [LATE] * len(ROWS)
 
 

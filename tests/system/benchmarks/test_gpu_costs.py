@@ -11,7 +11,7 @@ from benchmarks import gpu
 from benchmarks.gpu_rows.bench import Bench
 from benchmarks.gpu_rows.cost import BASE, BIG, TOKENS, Assumptions, Size, cost_tables
 from benchmarks.gpu_rows.models import built, made_batches, model_config, preset, size_of
-from transformer.cli.config.compose import compose_config, run_settings
+from transformer.cli.config import compose_config, run_settings
 from transformer.model.build import build_transformer
 from transformer.settings.model import ModelConfig
 from transformer.training.losses.cross_entropy import cross_entropy

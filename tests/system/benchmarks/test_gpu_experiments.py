@@ -12,7 +12,7 @@ from benchmarks import gpu_experiments
 from benchmarks.results.trained import Trained
 from tests.helpers.runs.runs import SMALL, corpus_overrides
 from transformer.checkpoint.run_directory import is_finished
-from transformer.cli.config.compose import compose_config
+from transformer.cli.config import compose_config
 
 
 def rehearse(folder: Path, *arguments: str) -> int:

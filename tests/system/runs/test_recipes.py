@@ -16,8 +16,7 @@ from omegaconf import OmegaConf
 
 from tests.helpers.runs.faults import SignalAt
 from tests.helpers.runs.outcomes import said
-from tests.helpers.runs.processes import exit_code, prepare, tiny_overrides
-from tests.helpers.suite.fork_server import FORKS
+from tests.helpers.runs.processes import FORKS, exit_code, prepare, tiny_overrides
 from transformer.__main__ import main
 from transformer.checkpoint.checkpoint import PORTABLE
 from transformer.recipes import runner

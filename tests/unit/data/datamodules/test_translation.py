@@ -17,9 +17,8 @@ from tests.helpers.data.corpora import (
     translation_data,
     write_corpus,
 )
-from transformer.common.cache import locked
 from transformer.common.errors import InputError
-from transformer.common.files import written_whole
+from transformer.common.files import locked, written_whole
 from transformer.data.batching.batch import Batch
 from transformer.data.datamodules.translation import TranslationData
 
@@ -214,7 +213,7 @@ def test_processes_share_one_preparation(folder: Path) -> None:
 
 def test_a_killed_writer_leaves_no_whole_file(tmp_path: Path) -> None:
     code = (
-        "from pathlib import Path; from transformer.common.cache import locked\n"
+        "from pathlib import Path; from transformer.common.files import locked\n"
         "from transformer.common.files import written_whole\n"
         "import os, time\n"
         f"folder = Path({str(tmp_path)!r})\n"

@@ -15,8 +15,7 @@ from typing import Any
 
 import torch
 
-from tests.helpers.runs.processes import call_verb_here, exit_code
-from tests.helpers.suite.fork_server import FORKS
+from tests.helpers.runs.processes import FORKS, call_verb_here, exit_code
 from transformer.common.files import PACKAGE
 
 SECONDS, MEGABYTES = 10, 2048

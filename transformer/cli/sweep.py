@@ -12,7 +12,7 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
 
-from transformer.cli.config.arguments import config_folder, parse_override, search_path
+from transformer.cli.arguments import config_folder, parse_override, search_path
 from transformer.common.errors import InputError, Interrupted
 from transformer.common.files import read_json, written_whole
 
