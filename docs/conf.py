@@ -33,7 +33,7 @@ CONTENTS = {
     "Text": "data tokenizers tasks scale doctor",
     "Model": "attention training_step attention_views",
     "Training": "recipes processes gpu reliability checkpoint",
-    "Translating": "decoding comparing failures robustness",
+    "Translating": "search decoding comparing failures robustness",
     "Using": "serving interchange python api",
     "Measured": "results performance",
     "Code": "architecture",

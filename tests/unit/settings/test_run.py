@@ -8,8 +8,7 @@ from typing import Any, Literal
 import pytest
 
 from tests.helpers.checks import no_checks
-from tests.helpers.training.losses import loss_config
-from tests.helpers.training.updates import recovery_config
+from tests.helpers.training.updates import loss_config, recovery_config
 from transformer.cli.config import compose_config, run_settings
 from transformer.common.errors import InputError
 from transformer.common.schema import typed
