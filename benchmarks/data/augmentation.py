@@ -14,7 +14,9 @@ from transformer.cli.config import compose_config, run_settings
 from transformer.tasks.base import Task
 from transformer.tasks.registry import make_task
 
-BATCHES, PASSES, ROUNDS = 50, 10, 4
+BATCHES = 50
+PASSES = 10
+ROUNDS = 4
 
 
 def task_of(arguments: list[str]) -> Task:
@@ -27,7 +29,8 @@ def task_of(arguments: list[str]) -> Task:
 
 def milliseconds_a_batch(task: Task) -> float:
     """CPU time of a batch as the loader makes it."""
-    dataset, batches = task.data._training, task.data.sequence
+    dataset = task.data._training
+    batches = task.data.sequence
     start = time.process_time()
     for number in range(BATCHES):
         dataset[batches[number]]

@@ -38,7 +38,8 @@ def _digit(rng: random.Random, source: str, target: str) -> Pair | None:
     indices = [index for index, character in enumerate(target) if character in "123456789"]
     if not indices or not any(map(str.isdigit, source)):
         number = str(rng.randint(13, 2100))
-        source, target = f"{source} ({number})", f"{target} ({number})"
+        source = f"{source} ({number})"
+        target = f"{target} ({number})"
         indices = [len(target) - 2]
     index = rng.choice(indices)
     other = rng.choice([digit for digit in "123456789" if digit != target[index]])
@@ -57,7 +58,8 @@ _MARKED = "<p>{} {}</p>", "<b>{}</b> {}", "{} {}<br>", '<span class="x">{}</span
 
 def _marked(*sides: int) -> Maker:
     def make(rng: random.Random, *pair: str) -> Pair:
-        shape, texts = rng.choice(_MARKED), [*pair]
+        shape = rng.choice(_MARKED)
+        texts = [*pair]
         for side in sides:
             texts[side] = shape.format(*f"{texts[side]} ".split(" ", 1))
         return texts[0], texts[1]

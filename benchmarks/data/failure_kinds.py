@@ -30,7 +30,9 @@ def _shortened(rng: random.Random, source: str, target: str, index: int) -> str:
 def _repeated(rng: random.Random, source: str, target: str, index: int) -> str:
     """A word, a phrase or the end of the sentence again and again, or one in a word."""
     words = target.split()
-    at, length, times = rng.randrange(len(words)), rng.randint(1, 4), rng.randint(3, 8)
+    at = rng.randrange(len(words))
+    length = rng.randint(1, 4)
+    times = rng.randint(3, 8)
     if index % 4 == 3:
         return f"{target} {words[at] * times}"
     return " ".join(words[:at] + words[at : at + length] * times)
@@ -84,7 +86,8 @@ def _foreign(rng: random.Random, source: str, target: str, index: int) -> str:
 
 def labeled(pairs: Sequence[Pair], count: int = 200, seed: int = 1) -> dict[str, list[Labeled]]:
     """For each flag of a text ``count`` outputs; every second one is the translation itself."""
-    rng, taken = random.Random(seed), cycle(pairs)
+    rng = random.Random(seed)
+    taken = cycle(pairs)
     numbered = [(f"Room {n}: {s}", f"Zimmer {n}: {t}") for n, (s, t) in enumerate(pairs, 100)]
     named = [
         (f"{s} {name} says so, and {name} knows.", f"{t} Das sagt {name}, und {name} weiß es.")

@@ -49,7 +49,8 @@ def pocket_detector() -> Detector:
 
 def flagged(detector: Detector, made: Sequence[Labeled]) -> Failures:
     """The flags of outputs that were made."""
-    sources, references = [one.source for one in made], [(one.reference,) for one in made]
+    sources = [one.source for one in made]
+    references = [(one.reference,) for one in made]
     return find_failures(detector, sources, references, [one.output for one in made])
 
 

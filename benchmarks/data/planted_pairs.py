@@ -34,7 +34,8 @@ def main() -> None:
     order = list(range(len(pairs)))
     random.Random(SEED).shuffle(order)
     part = len(pairs) // 10
-    moved, halved = order[:part], order[part : 2 * part]
+    moved = order[:part]
+    halved = order[part : 2 * part]
     targets = [target for _, target in pairs]
     for index, other in zip(moved, [*moved[1:], *moved[:1]], strict=True):
         targets[index] = pairs[other][1]

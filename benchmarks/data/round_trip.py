@@ -21,7 +21,9 @@ from transformer.data.text.lines import read_lines
 from transformer.data.tokenization.tokenizer import Tokenizer, normalize
 from transformer.settings.tokenizer import UNK, TokenizerConfig
 
-_SAMPLE, _SIZE, _AT_ONCE = 40_000, 8_000, 5_000
+_SAMPLE = 40_000
+_SIZE = 8_000
+_AT_ONCE = 5_000
 
 
 def main(files: Sequence[str]) -> None:

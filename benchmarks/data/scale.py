@@ -34,9 +34,15 @@ UPDATES = 20
 def overrides(folder: Path, extra: Sequence[str]) -> list[str]:
     """The run: everything but the text is the default, or what the caller says."""
     return [
-        *("data=files", f"data.train={folder}/train.tsv", f"data.validation={folder}/val.tsv"),
-        *("data.test_size=0", f"data.cache={folder}/cache", "data.workers=1"),
-        *(f"trainer.max_steps={UPDATES}", "trainer.log_every_n_steps=1", "decoding=greedy"),
+        "data=files",
+        f"data.train={folder}/train.tsv",
+        f"data.validation={folder}/val.tsv",
+        "data.test_size=0",
+        f"data.cache={folder}/cache",
+        "data.workers=1",
+        f"trainer.max_steps={UPDATES}",
+        "trainer.log_every_n_steps=1",
+        "decoding=greedy",
         "logger.tensorboard=false",
         *extra,
     ]

@@ -59,7 +59,8 @@ def main() -> None:
     torch.set_num_threads(1)
     config = load_checkpoint(given.run).config
     texts = read_texts(run_split(config.data, "test"))
-    sources, references = texts.sources[: given.sentences], texts.references[: given.sentences]
+    sources = texts.sources[: given.sentences]
+    references = texts.references[: given.sentences]
     print(
         "| engine, search | batch_tokens | sentences/s | with shortlist | ratio | BLEU | with it |"
     )

@@ -87,10 +87,14 @@ class Measured:
             bleu = f"{scored.value:.1f}"
         engine = self.engine
         return [
-            *(ENGINES[engine.name], engine.search, engine.precision),
+            ENGINES[engine.name],
+            engine.search,
+            engine.precision,
             f"{self.batch_size} {engine.unit}",
-            *(f"{self.sentences_per_second:.1f}", f"{self.tokens_per_second:.0f}"),
-            *(f"{100 * self.same:.1f}%", bleu),
+            f"{self.sentences_per_second:.1f}",
+            f"{self.tokens_per_second:.0f}",
+            f"{100 * self.same:.1f}%",
+            bleu,
         ]
 
 

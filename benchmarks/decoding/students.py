@@ -73,7 +73,8 @@ def loaded(path: Path, settings: dict[str, str]) -> tuple[Translate, int]:
     changes["algorithm"] = "beam" if beam > 1 else "greedy"
     search = replace(trained.search, **changes)
     weights = sum(one.numel() * one.element_size() for one in checkpoint.model.parameters())
-    model, ours = checkpoint.model, settings["engine"] == "torch"
+    model = checkpoint.model
+    ours = settings["engine"] == "torch"
     if ours:
         model = in_precision(model, settings["precision"])  # type: ignore[arg-type]
     if ours:
@@ -138,8 +139,12 @@ def main() -> None:
     scores = [score(row.texts, references, ("bleu",), config=MetricsConfig())[0] for row in rows]
     cells = [
         [
-            *(row.name, f"{row.size:.1f}", f"{rate:.1f}", f"{rate / rates[0]:.2f}"),
-            *(f"{scored.value:.2f}", f"{row.memory:.0f}"),
+            row.name,
+            f"{row.size:.1f}",
+            f"{rate:.1f}",
+            f"{rate / rates[0]:.2f}",
+            f"{scored.value:.2f}",
+            f"{row.memory:.0f}",
         ]
         for row, rate, scored in zip(rows, rates, scores, strict=True)
     ]

@@ -120,7 +120,8 @@ def short_run(data_root: Path | None, steps: int) -> Path:
     Raises:
         InputError: The training failed.
     """
-    corpus, given = "pocket", list[str]()
+    corpus = "pocket"
+    given = list[str]()
     if data_root is not None:
         corpus = "multi30k"
         given = ["experiment=multi30k_tiny", "loss=label_smoothed", "tokenizer.vocab_size=6000"]

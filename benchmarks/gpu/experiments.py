@@ -38,14 +38,21 @@ EXPERIMENTS = [
     Result("multi30k_tiny", "multi30k", "en-fr", "B"),
 ]
 ON_GPU = (
-    *("trainer=gpu", "data.batch_tokens=8192", "trainer.max_steps=3000", "schedule.warmup=300"),
+    "trainer=gpu",
+    "data.batch_tokens=8192",
+    "trainer.max_steps=3000",
+    "schedule.warmup=300",
     "trainer.val_check_interval=500",
 )
 """Four times the batch and a quarter of the updates of a CPU (README.md)."""
 SMALL = (
     *(f"model.{key}={value}" for key, value in TINY.items()),
-    *("tokenizer.vocab_size=300", "data.batch_tokens=512", "trainer.max_steps=4"),
-    *("schedule.warmup=2", "trainer.val_check_interval=2", "decoding=greedy"),
+    "tokenizer.vocab_size=300",
+    "data.batch_tokens=512",
+    "trainer.max_steps=4",
+    "schedule.warmup=2",
+    "trainer.val_check_interval=2",
+    "decoding=greedy",
 )
 PAIRS = 300
 """Of a rehearsal's text."""
@@ -82,7 +89,8 @@ def main(arguments: Sequence[str]) -> int:
     folder = given.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     if given.rehearse:
-        given.data, given.seeds = made_up(folder / "text"), 1
+        given.data = made_up(folder / "text")
+        given.seeds = 1
     changes, gpu = (SMALL, None) if given.rehearse else (ON_GPU, torch.cuda.get_device_name())
     changes = (*changes, f"data.cache={folder / 'cache'}")
     runs: dict[Trained, tuple[Result, int]] = {}

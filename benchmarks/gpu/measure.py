@@ -134,7 +134,8 @@ class Bench:
         if dtype not in self._products:
             width = self.of(8192)
             shape: dict[str, Any] = {"size": (width, width), "device": self.device, "dtype": dtype}
-            left, right = torch.randn(**shape), torch.randn(**shape)
+            left = torch.randn(**shape)
+            right = torch.randn(**shape)
             out = torch.empty_like(left)
             found = self.time(lambda: torch.mm(left, right, out=out))
             self._products[dtype] = {"TFLOP/s": 2 * width**3 / found["ms"] / 1e9, **found}
@@ -182,9 +183,11 @@ class Runner:
     """
 
     def __init__(self, rows: Sequence[Row], bench: Bench) -> None:
-        self.rows, self.bench = list(rows), bench
+        self.rows = list(rows)
+        self.bench = bench
         self.lines: list[Line] = []
-        self.file, self.cache = Lines(bench.folder), CompilerCache(bench.folder)
+        self.file = Lines(bench.folder)
+        self.cache = CompilerCache(bench.folder)
         self._lock = threading.Lock()
 
     def run(self) -> list[Line]:

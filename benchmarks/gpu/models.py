@@ -20,7 +20,11 @@ from transformer.settings.model import ModelConfig
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 TINY = {
-    **{"d_model": 32, "num_heads": 2, "ffn_dim": 64, "encoder_layers": 1, "decoder_layers": 1},
+    "d_model": 32,
+    "num_heads": 2,
+    "ffn_dim": 64,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
     "dropout": 0.1,  # so that base and big are compiled once
     "sdpa_backend": "any",  # a CPU has not all of them
 }

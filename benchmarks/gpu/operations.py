@@ -55,7 +55,8 @@ def copies(bench: Bench) -> Values:
 
 def loss(bench: Bench, chunk: int, *, compiled: bool = False) -> Values:
     """Projection and cross-entropy, forward and backward, in chunks of so many rows."""
-    width, vocabulary = model_config(bench, "base").d_model, bench.vocabulary
+    width = model_config(bench, "base").d_model
+    vocabulary = bench.vocabulary
     tokens = bench.of(TOKENS)
     hidden = torch.randn(tokens, width, device=bench.device, requires_grad=True)
     weight = torch.randn(vocabulary, width, device=bench.device).mul_(0.02).requires_grad_()
@@ -74,7 +75,8 @@ def loss(bench: Bench, chunk: int, *, compiled: bool = False) -> Values:
 
 def attention(bench: Bench, length: int, mask: str) -> Values:
     """Milliseconds forward and backward of each kernel, in bfloat16, eight heads of 64."""
-    count, length = max(1, bench.of(TOKENS) // length), bench.of(length)
+    count = max(1, bench.of(TOKENS) // length)
+    length = bench.of(length)
     if mask == "causal":
         where = torch.arange(length, device=bench.device)
         context = AttentionContext(queries=where, keys=where, causal=True)

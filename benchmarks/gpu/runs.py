@@ -69,13 +69,25 @@ def settings(bench: Bench, *overrides: str, trainer: str | None = None) -> list[
     tiny = [f"model.{key}={value}" for key, value in TINY.items()] if bench.small > 1 else []
     device, workers = ("gpu", 2) if bench.on_gpu else ("cpu", 0)
     return [
-        *("data=files", f"trainer={trainer or device}", "model=base", *tiny),
-        *("schedule=noam", "optimizer.lr=1.0", "precision=bf16-mixed", "decoding=greedy"),
+        "data=files",
+        f"trainer={trainer or device}",
+        "model=base",
+        *tiny,
+        "schedule=noam",
+        "optimizer.lr=1.0",
+        "precision=bf16-mixed",
+        "decoding=greedy",
         *(f"data.{split}={file}" for split, file in named.items()),
-        *(f"data.cache={bench.folder}/cache", "data.test_size=0", "test=false"),
-        *(f"tokenizer.vocab_size={bench.vocabulary}", f"data.batch_tokens={bench.of(TOKENS)}"),
-        *(f"data.workers={workers}", f"loss.chunk={bench.of(CHUNK)}"),
-        *("callbacks.samples=0", "logger.tensorboard=false", *overrides),
+        f"data.cache={bench.folder}/cache",
+        "data.test_size=0",
+        "test=false",
+        f"tokenizer.vocab_size={bench.vocabulary}",
+        f"data.batch_tokens={bench.of(TOKENS)}",
+        f"data.workers={workers}",
+        f"loss.chunk={bench.of(CHUNK)}",
+        "callbacks.samples=0",
+        "logger.tensorboard=false",
+        *overrides,
     ]
 
 
@@ -93,7 +105,9 @@ class Watch(Callback):
     """Calls ``see`` with the number of each update, from 1 on, after it."""
 
     def __init__(self, bench: Bench, see: Callable[[int, Update[Any]], None]) -> None:
-        self.bench, self.see, self.done = bench, see, 0
+        self.bench = bench
+        self.see = see
+        self.done = 0
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -141,7 +155,9 @@ def run(bench: Bench, *, compiled: bool = False) -> Values:
 def run_speed(bench: Bench, *overrides: str) -> float:
     """Tokens of both sides that a run trains on in a second."""
     speeds: list[float] = []
-    tokens, watch, updates = 0, Stopwatch(bench.device), bench.of(UPDATES)
+    tokens = 0
+    watch = Stopwatch(bench.device)
+    updates = bench.of(UPDATES)
 
     def see(done: int, update: Update[Any]) -> None:
         nonlocal tokens, watch
@@ -152,7 +168,8 @@ def run_speed(bench: Bench, *overrides: str) -> float:
             speeds.append(tokens / watch.stop() * 1000)
         if len(speeds) == TURNS:
             raise Enough
-        tokens, watch = 0, Stopwatch(bench.device)
+        tokens = 0
+        watch = Stopwatch(bench.device)
 
     watched(bench, see, *overrides)
     return statistics.median(speeds)
@@ -219,7 +236,8 @@ def resume(bench: Bench) -> Values:
     """How far the weights of a run that ended halfway and was resumed are from those of one run."""
     updates = bench.of(UPDATES)
     own = "callbacks.own=[benchmarks.gpu.runs:Deterministic]"
-    once, broken = new_folder(bench), new_folder(bench)
+    once = new_folder(bench)
+    broken = new_folder(bench)
     for folder, until in ((once, updates), (broken, updates // 2)):
         _train(bench, folder, *settings(bench, own, f"trainer.max_steps={until}"))
     _train(bench, broken, f"checkpoint={broken}", "trust=true", f"trainer.max_steps={updates}")
@@ -258,13 +276,16 @@ def ddp(bench: Bench) -> Values:
 
 
 def _logged_run(bench: Bench, gpus: int) -> float:
-    folder, updates = new_folder(bench), bench.of(UPDATES)
+    folder = new_folder(bench)
+    updates = bench.of(UPDATES)
     _train(
         bench,
         folder,
         *settings(bench, trainer="ddp"),
-        *(f"trainer.accelerator={'gpu' if bench.on_gpu else 'cpu'}", f"trainer.devices={gpus}"),
-        *(f"trainer.max_steps={(TURNS + 1) * updates}", f"trainer.log_every_n_steps={updates}"),
+        f"trainer.accelerator={'gpu' if bench.on_gpu else 'cpu'}",
+        f"trainer.devices={gpus}",
+        f"trainer.max_steps={(TURNS + 1) * updates}",
+        f"trainer.log_every_n_steps={updates}",
     )
     return logged_speed(folder / "metrics.csv")
 

@@ -167,7 +167,8 @@ def measured(bench: Bench, update: Callable[[Batch], None], size: Size, tokens: 
             update(batch)
 
     found = bench.time(all_of_them)
-    seconds, peak = found.pop("ms") / 1000, bench.peak()
+    seconds = found.pop("ms") / 1000
+    peak = bench.peak()
     rate = flops / seconds / 1e12
     return {
         "target tokens/s": targets / seconds,

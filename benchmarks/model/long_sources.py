@@ -18,7 +18,8 @@ import time
 from typing import Any
 
 PATTERNS = ("full", "sliding", "longformer", "bigbird")
-VOCABULARY, TARGET = 8000, 32
+VOCABULARY = 8000
+TARGET = 32
 
 
 def measure(overrides: list[str], length: int, rows: int) -> tuple[float, float]:

@@ -75,7 +75,8 @@ def training(change: Change, folder: Path, updates: int, data: Path) -> Training
     """The run of a change, or its runs."""
     losses = () if "loss=" in change.overrides else (ONE_PASS,)
     common = (
-        *(*EXPERIMENT, *losses),
+        *EXPERIMENT,
+        *losses,
         f"trainer.max_steps={updates}",
         f"schedule.warmup={min(1000, updates // 5)}",
         # Ten checkpoints to average lie as far apart as validations.
@@ -174,7 +175,8 @@ def trained(
 
     Nothing is given before the experiment, which all are compared with.
     """
-    base, done = _base(runs), dict[Change, Training]()
+    base = _base(runs)
+    done = dict[Change, Training]()
     for kind in (Trained, Chained):
         missing = {run.folder: run for run in runs.values() if isinstance(run, kind)}
         for run in train_all(list(missing.values()), processes=processes, threads=threads):
@@ -227,7 +229,8 @@ def main() -> None:
     if updates < VALIDATIONS:
         raise SystemExit(f"--updates must be at least {VALIDATIONS}, the number of validations")
     there = {one.name for one in RECORDS.read() if one.updates == updates}
-    folder, data = arguments.folder.resolve() / str(updates), arguments.data_root.resolve()
+    folder = arguments.folder.resolve() / str(updates)
+    data = arguments.data_root.resolve()
     wanted = chosen(set(arguments.only) - there)
     try:
         runs = {one: training(one, folder, updates, data) for one in wanted}

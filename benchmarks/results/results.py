@@ -152,8 +152,18 @@ def command(run: Trained) -> str:
 def columns(names: Sequence[str]) -> tuple[str, ...]:
     """The head of a table of these scores, that which chooses first."""
     return (
-        *("experiment", "direction", "model", "parameters", *names, f"{names[0]} of validation"),
-        *("seeds", "updates", "hours", "machine", "commit", "command"),
+        "experiment",
+        "direction",
+        "model",
+        "parameters",
+        *names,
+        f"{names[0]} of validation",
+        "seeds",
+        "updates",
+        "hours",
+        "machine",
+        "commit",
+        "command",
     )
 
 
@@ -163,10 +173,13 @@ def row(result: Result, runs: Sequence[Measured]) -> list[str]:
     hours = statistics.mean(run.hours for run in runs)
     return [
         f"{result.experiment} {result.changed}".strip(),
-        *(result.direction, each(run.model for run in runs)),
+        result.direction,
+        each(run.model for run in runs),
         each(f"{run.parameters / 1e6:.2f} M" for run in runs),
         *(spread(list(values)) for values in zip(*scores, strict=True)),
-        *(str(len(runs)), each(f"{run.updates:,}" for run in runs), f"{hours:.2f}"),
+        str(len(runs)),
+        each(f"{run.updates:,}" for run in runs),
+        f"{hours:.2f}",
         each(run.machine for run in runs),
         each(short(run.commit) for run in runs),
         each(f"`{run.command}`" for run in runs),
@@ -201,7 +214,8 @@ def parse() -> argparse.Namespace:
 
 def missing(arguments: argparse.Namespace) -> dict[Trained, tuple[Result, int]]:
     """The runs that are wanted and not recorded, the first seed of each before the second."""
-    data, folder = arguments.data.resolve(), arguments.folder.resolve()
+    data = arguments.data.resolve()
+    folder = arguments.folder.resolve()
     there = {(one.name, one.seed) for one in RECORDS.read()}
     wanted = [result for result in RESULTS if result.name in arguments.only]
     return {

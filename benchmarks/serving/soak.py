@@ -11,7 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from benchmarks.serving.server import JSON, Asked
 from benchmarks.training.process_memory import memory_of
 
-SOAK_CLIENTS, BAD = 16, 0.05
+SOAK_CLIENTS = 16
+BAD = 0.05
 
 
 def no_json(asked: Asked, connection: http.client.HTTPConnection, text: str) -> int:
@@ -69,10 +70,12 @@ BAD_REQUESTS: dict[Callable[[Asked, http.client.HTTPConnection, str], int], int]
 
 def soak_client(asked: Asked, number: int, seconds: float) -> Counter[str]:
     """Good and bad requests of one client, counted by what came of them."""
-    drawn, counted = random.Random(number), Counter[str]()
+    drawn = random.Random(number)
+    counted = Counter[str]()
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        connection, text = asked.connect(), drawn.choice(asked.texts)
+        connection = asked.connect()
+        text = drawn.choice(asked.texts)
         try:
             if drawn.random() < BAD:
                 misbehave, expected = drawn.choice(list(BAD_REQUESTS.items()))
@@ -80,7 +83,9 @@ def soak_client(asked: Asked, number: int, seconds: float) -> Counter[str]:
                 name = misbehave.__name__
             else:
                 connection.request("POST", "/translate", asked.body(text), JSON)
-                name, expected, status = "good", 200, connection.getresponse().status
+                name = "good"
+                expected = 200
+                status = connection.getresponse().status
             counted[name if status == expected else f"{name}: {status}"] += 1
         except OSError as error:
             counted[f"no answer: {type(error).__name__}"] += 1

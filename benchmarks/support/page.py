@@ -34,7 +34,8 @@ def write_between(page: Path, name: str, lines: Sequence[str]) -> None:
     Raises:
         SystemExit: The page does not hold each of them once.
     """
-    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    begin = f"<!-- {name}: begin -->"
+    end = f"<!-- {name}: end -->"
     text = page.read_text(encoding="utf-8") if page.exists() else ""
     if text.count(begin) != 1 or text.count(end) != 1:
         raise SystemExit(f"{page} must hold {begin} and {end}, each once")

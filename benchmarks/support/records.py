@@ -31,7 +31,9 @@ class Records(Generic[Record]):
     """
 
     def __init__(self, path: Path, kind: type[Record], key: tuple[str, ...]) -> None:
-        self.path, self.kind, self.key = path, kind, key
+        self.path = path
+        self.kind = kind
+        self.key = key
 
     def read(self) -> list[Record]:
         """All of them; none if there is no file.

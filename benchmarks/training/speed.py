@@ -92,13 +92,21 @@ def subjects(size: str, quick: bool, alone: bool = False) -> list[list[Subject]]
 def common(data: Path, size: str) -> list[str]:
     """The run that all of them make."""
     return [
-        *("data=multi30k", "~experiment", f"data.root={data}"),
+        "data=multi30k",
+        "~experiment",
+        f"data.root={data}",
         f"data.batch_tokens={BUDGETS[size]}",
-        *(f"model={size}", "model.norm_order=post", "model.dropout=0.3"),
-        *("tokenizer.vocab_size=8000", f"optimizer.lr={RATES[size]}"),
-        *("schedule=inverse_sqrt", "schedule.warmup=100"),
-        *("trainer.max_steps=1000000", "trainer.val_check_interval=1000000"),
-        *("logger.csv=false", "logger.tensorboard=false"),
+        f"model={size}",
+        "model.norm_order=post",
+        "model.dropout=0.3",
+        "tokenizer.vocab_size=8000",
+        f"optimizer.lr={RATES[size]}",
+        "schedule=inverse_sqrt",
+        "schedule.warmup=100",
+        "trainer.max_steps=1000000",
+        "trainer.val_check_interval=1000000",
+        "logger.csv=false",
+        "logger.tensorboard=false",
         f"loss.chunk={CHUNKS[size]}",
     ]
 
@@ -115,7 +123,8 @@ def prepare(size: str, arguments: argparse.Namespace) -> None:
 
 def measure(found: list[Subject], size: str, arguments: argparse.Namespace) -> None:
     """Let them train in turns, and note how fast each is; they wait for more."""
-    folder, settings = arguments.folder / size, common(arguments.data_root, size)
+    folder = arguments.folder / size
+    settings = common(arguments.data_root, size)
     for subject in found:
         subject.start(folder, settings, arguments.threads)
     for subject in found:
@@ -148,8 +157,12 @@ def show(found: list[Subject], title: str) -> list[str]:
     fastest = found[0].speed
     rows = [
         [
-            *(NAMES[one.framework], one.precision, "yes" if one.kept else "no"),
-            *(f"{one.speed:,.0f}", f"{one.spread:.0%}", f"{fastest / one.speed:.2f}"),
+            NAMES[one.framework],
+            one.precision,
+            "yes" if one.kept else "no",
+            f"{one.speed:,.0f}",
+            f"{one.spread:.0%}",
+            f"{fastest / one.speed:.2f}",
             f"{one.peak:,.0f}",
             "" if one.share is None else f"{one.share:.0%}",
             "" if one.loss is None else f"{one.loss:.3f}",
@@ -233,10 +246,8 @@ def parse() -> argparse.Namespace:
     if arguments.updates > MOST:
         parser.error(f"--updates must be at most {MOST}, for which the others have batches")
     arguments.updates_of_a_turn = QUICK_TURN if arguments.quick else TURN
-    arguments.folder, arguments.data_root = (
-        arguments.folder.resolve(),
-        arguments.data_root.resolve(),
-    )
+    arguments.folder = arguments.folder.resolve()
+    arguments.data_root = arguments.data_root.resolve()
     return arguments
 
 

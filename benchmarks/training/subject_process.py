@@ -83,8 +83,13 @@ class Subject:
         """Begin; `ready` waits until it can make updates."""
         self.process: subprocess.Popen[str] = subprocess.Popen(
             [
-                *(sys.executable, "-m", "benchmarks.training.subjects", str(folder)),
-                *(self.framework, *common, *self.overrides),
+                sys.executable,
+                "-m",
+                "benchmarks.training.subjects",
+                str(folder),
+                self.framework,
+                *common,
+                *self.overrides,
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -79,7 +79,8 @@ class Clock:
         if self.left:
             return
         if self.tokens:
-            seconds, computing = time.perf_counter() - self.began, clock() - self.clocked
+            seconds = time.perf_counter() - self.began
+            computing = clock() - self.clocked
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
             loss = float(self.loss) / self.tokens
             self.say(json.dumps(Answer(seconds, computing, self.tokens, loss, peak).__dict__))
@@ -90,9 +91,11 @@ class Clock:
         if not asked:
             # Lightning would test and save what nobody wants.
             os._exit(0)
-        self.left, self.tokens = int(asked), 0
+        self.left = int(asked)
+        self.tokens = 0
         self.loss.zero_()
-        self.began, self.clocked = time.perf_counter(), clock()
+        self.began = time.perf_counter()
+        self.clocked = clock()
 
     def count(self, tokens: int, loss: Tensor | float) -> None:
         """To be called after every update, with the sum of its loss."""

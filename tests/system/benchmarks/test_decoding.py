@@ -17,8 +17,12 @@ from transformer.settings.tokenizer import EOS
 pytestmark = pytest.mark.thorough
 
 PROMISED = [
-    *("ours_beam5_float32", "hf_beam5_float32", "ct2_beam5_float32", "ct2_beam5_int8"),
-    *("ratio_hf", "ratio_ct2"),
+    "ours_beam5_float32",
+    "hf_beam5_float32",
+    "ct2_beam5_float32",
+    "ct2_beam5_int8",
+    "ratio_hf",
+    "ratio_ct2",
 ]
 
 

@@ -119,7 +119,8 @@ def test_a_row_that_fails_says_why_and_the_next_is_measured(tmp_path: Path) -> N
     lines += run_made(tmp_path, Made("works", lambda bench: {"ms": 1.0}))
     assert lines == kept(tmp_path)
     assert [line.get("why", line.get("values")) for line in lines] == [
-        *("RuntimeError: no kernel", LATE),
+        "RuntimeError: no kernel",
+        LATE,
         "ModuleNotFoundError: No module named 'benchmarks.gpu.no_module'",
         {"ms": 1.0},
     ]

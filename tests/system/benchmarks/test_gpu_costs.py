@@ -35,7 +35,8 @@ def test_costs_are_those_of_the_model(name: str, size: Size, unchecked: None) ->
     model = built(bench, name, attention="eager")
     assert size_of(model.config) == size
     with torch.device("meta"):
-        source, target = torch.ones(3, 20, dtype=torch.long), torch.ones(3, 30, dtype=torch.long)
+        source = torch.ones(3, 20, dtype=torch.long)
+        target = torch.ones(3, 30, dtype=torch.long)
     assert sum(weight.numel() for weight in model.parameters()) == size.parameters
     with FlopCounterMode(display=False) as counted:
         hidden = model(source, target).flatten(0, 1)

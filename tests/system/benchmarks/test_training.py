@@ -97,7 +97,8 @@ def test_the_last_line(size: str, quick: bool, capsys: pytest.CaptureFixture[str
     assert len({subject.key for subject in found}) == len(found)
     for index, subject in enumerate(found):
         subject.speeds = [1.0, 1000.0 - index, 9999.0]
-    found[0].loss, found[0].shares = 5.0, [0.9, 0.7, 0.8]
+    found[0].loss = 5.0
+    found[0].shares = [0.9, 0.7, 0.8]
     values = summary(found, size)
     assert list(values)[:4] == PROMISED
     assert values["ours"] == 1000
