@@ -1,4 +1,4 @@
-"""Time that augmentation adds to a batch, beside that of a forward and backward pass.
+"""Time of augmentation for a batch, beside that of a forward and backward pass.
 
     python benchmarks/data/augmentation.py experiment=multi30k_tiny data.root=FOLDER
 
@@ -51,9 +51,9 @@ def main() -> None:
     """Print a line for each."""
     tasks = {name: task_of([*sys.argv[1:], f"augmentation={name}"]) for name in ("none", "robust")}
     rounds = [
-        {name: milliseconds_a_batch(one) for name, one in tasks.items()} for _ in range(ROUNDS)
+        {name: milliseconds_a_batch(task) for name, task in tasks.items()} for _ in range(ROUNDS)
     ]
-    plain, robust = (median(one[name] for one in rounds) for name in tasks)
+    plain, robust = (median(times[name] for times in rounds) for name in tasks)
     passes = milliseconds_a_pass(tasks["robust"])
     print(f"batch, augmentation=none    {plain:8.2f} ms")
     print(f"batch, augmentation=robust  {robust:8.2f} ms")

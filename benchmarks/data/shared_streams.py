@@ -49,7 +49,7 @@ class Stream:
         for shard in range(SHARDS):
             write_text(folder / f"train-{shard}.tsv", pairs // SHARDS, seed=shard + 3)
         write_text(folder / "val.tsv", 20, seed=2)
-        given = [
+        overrides = [
             "data=files",
             "data.streaming=true",
             f"data.train={folder}/train-*.tsv",
@@ -58,7 +58,7 @@ class Stream:
             f"data.buffer={buffer}",
             "trainer.max_steps=1",
         ]
-        config = run_settings(compose_config("train", given))
+        config = run_settings(compose_config("train", overrides))
         self.config = config.data
         self.data = TranslationData(config)
         self.tokenizer = self.data.tokenizer

@@ -1,4 +1,4 @@
-"""What training takes on paper: operations, bytes, communication, hours and money.
+"""The cost of training on paper: operations, bytes, communication, hours and money.
 
 It measures nothing: README.md derives the formulas and names the source of each assumption.
 """
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.support.page import markdown
+from benchmarks.support.records import markdown
 
 TOKENS = 25_000
 """Source tokens, and as many target tokens, of an update (Vaswani et al. 2017, section 5.1)."""

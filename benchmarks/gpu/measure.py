@@ -111,8 +111,8 @@ class Bench:
         self.check()
         seconds = self.seconds if seconds is None else seconds
         first = elapsed(self.device, call)
-        one = min(elapsed(self.device, call) for _ in range(2))
-        block = 1 if self.small > 1 else max(1, min(1000, round(BLOCK / one)))
+        shortest = min(elapsed(self.device, call) for _ in range(2))
+        block = 1 if self.small > 1 else max(1, min(1000, round(BLOCK / shortest)))
         taken: list[float] = []
         enough = False
         while not enough:
@@ -137,8 +137,8 @@ class Bench:
             left = torch.randn(**shape)
             right = torch.randn(**shape)
             out = torch.empty_like(left)
-            found = self.time(lambda: torch.mm(left, right, out=out))
-            self._products[dtype] = {"TFLOP/s": 2 * width**3 / found["ms"] / 1e9, **found}
+            timing = self.time(lambda: torch.mm(left, right, out=out))
+            self._products[dtype] = {"TFLOP/s": 2 * width**3 / timing["ms"] / 1e9, **timing}
         return self._products[dtype]
 
     def peak(self) -> float:
@@ -171,8 +171,8 @@ class Row:
         """Its values."""
         module, _, name = self.function.partition(":")
         function = getattr(import_module(f"benchmarks.gpu.{module}"), name)
-        found: Values = function(bench, **self.arguments)
-        return found
+        values: Values = function(bench, **self.arguments)
+        return values
 
 
 class Runner:
@@ -266,13 +266,13 @@ class Lines:
 
     def read(self) -> list[Line]:
         """The last line of each row; one that could not be measured replaces no figure."""
-        found: dict[tuple[str, str], Line] = {}
+        lines: dict[tuple[str, str], Line] = {}
         for text in self.path.read_text(encoding="utf-8").splitlines():
             line: Line = json.loads(text)
             key = line["table"], line["row"]
-            if "why" not in line or "why" in found.get(key, line):
-                found[key] = line
-        return list(found.values())
+            if "why" not in line or "why" in lines.get(key, line):
+                lines[key] = line
+        return list(lines.values())
 
 
 class CompilerCache:

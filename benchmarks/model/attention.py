@@ -1,4 +1,4 @@
-"""What a pattern costs: self-attention over long sequences, full against sliding.
+"""Time and memory of self-attention over long sequences, full and sliding.
 
     python benchmarks/model/attention.py [--lengths 1024 2048 4096] [--window 64] [--quick]
 

@@ -1,4 +1,4 @@
-"""What fine-tuning gives on new text, and what it takes on old: plain, mixed, LoRA, frozen encoder.
+"""BLEU on new and on old text after fine-tuning: plain, mixed, LoRA, frozen encoder.
 
     python benchmarks/training/forgetting.py --output FOLDER --updates 500 \\
         --text captions RUN corpus:multi30k,root:CORPUS --text pocket RUN corpus:pocket

@@ -1,4 +1,4 @@
-"""Where the time of a training update goes, without what makes it fast, and now.
+"""The time of each kind of operation of an update, with and without the optimizations.
 
     python benchmarks/training/profiling.py --data-root FOLDER [--threads 2] [--updates 5]
         [--write PAGE]
@@ -30,10 +30,10 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 from torch.nn import functional as F
 from torch.profiler import ProfilerActivity, profile
 
-from benchmarks.support.page import markdown, write_between
+from benchmarks.support.records import markdown, write_between
+from benchmarks.support.training_process import FAST, ROOT
+from benchmarks.support.training_subjects import composed
 from benchmarks.training.speed import BUDGETS, common
-from benchmarks.training.subject_process import FAST, ROOT
-from benchmarks.training.subjects import composed
 from transformer.model.layers import dropout
 from transformer.runs.train import fit
 from transformer.training.cpu_allocator import keep_freed_memory

@@ -1,4 +1,4 @@
-"""What ranks send and read, counted on this machine, and what many GPUs would do, derived.
+"""What ranks send and read, counted on this machine; the efficiency of many GPUs, derived.
 
     python -m benchmarks.training.scaling count [--steps 6] [--work runs/scaling]
     python -m benchmarks.training.scaling derive
@@ -30,7 +30,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from benchmarks.gpu.cost import GPUS_A_MACHINE, Assumptions
-from benchmarks.support.page import markdown
+from benchmarks.support.records import markdown
 from benchmarks.training.processes import DDP, ROOT, SETTINGS
 from transformer.checkpoint.checkpoint import find_last
 from transformer.checkpoint.run_directory import is_finished

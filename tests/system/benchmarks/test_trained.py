@@ -15,10 +15,8 @@ import pytest
 
 from benchmarks.results import ablations, results
 from benchmarks.results.results import columns
-from benchmarks.support.calls import UNKNOWN
-from benchmarks.support.records import Records, machine
+from benchmarks.support.records import UNKNOWN, Records, code_version, machine
 from benchmarks.support.trained import Trained, train_all
-from benchmarks.support.version import code_version
 from tests.helpers.runs.runs import PROJECT
 
 pytestmark = pytest.mark.thorough
@@ -207,9 +205,10 @@ def until(condition: Callable[[], bool]) -> None:
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux tells a child of that")
 def test_a_training_ends_with_a_benchmark_that_is_killed(tmp_path: Path) -> None:
     program = (
-        "from pathlib import Path; from benchmarks.support import calls; calls.NOTED_EVERY = 0.1;"
+        "from pathlib import Path; from benchmarks.support import trained;"
+        "trained.NOTED_EVERY = 0.1;"
         "sleep = 'import os, time; print(os.getpid(), flush=True); time.sleep(100)';"
-        "calls.Calls(Path('calls.jsonl')).run(['-c', sleep], Path('log'), 1)"
+        "trained.Calls(Path('calls.jsonl')).run(['-c', sleep], Path('log'), 1)"
     )
     benchmark = subprocess.Popen(
         [sys.executable, "-c", program], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(PROJECT)}

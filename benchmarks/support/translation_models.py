@@ -1,6 +1,6 @@
-"""What the benchmark of decoding translates with: a trained tiny model, and a random base one.
+"""Models that benchmarks of translation measure: a trained tiny model, and a random base model.
 
-It does not know engines. Both read the same sentences in the same pieces.
+Both read the same sentences in the same subwords. It does not know engines.
 """
 
 import subprocess

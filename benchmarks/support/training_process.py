@@ -1,6 +1,6 @@
-"""A process that benchmarks/training/speed.py lets train, and what came of it.
+"""A training process of benchmarks/training/speed.py, and its results.
 
-It does not know how a framework trains: training_subjects.py does, at the other end of the pipe.
+It does not know how a framework trains; training_subjects.py, at the other end of the pipe, does.
 """
 
 import json
@@ -85,7 +85,7 @@ class Subject:
             [
                 sys.executable,
                 "-m",
-                "benchmarks.training.subjects",
+                "benchmarks.support.training_subjects",
                 str(folder),
                 self.framework,
                 *common,
