@@ -4,21 +4,21 @@
 
 All engines translate the same sentences with the same beam and number of threads; run no other
 program beside it. RUN is a run of ``model.norm_order=post``, as Hugging Face's Marian has; its test
-split is translated. Without it a tiny model is trained for a short while, on pocket or on Multi30k in
-``--data-root FOLDER``, and kept under runs/. The second model is random and of base size; its
+split is translated. Without it a tiny model is trained for a short while, on pocket or on Multi30k
+in ``--data-root FOLDER``, and kept under runs/. The second model is random and of base size; its
 translations are forced to one length.
 
 Input and output are subwords: no engine is timed with a tokenizer. Each sorts its sentences by
-length, and takes the best of a few batch sizes, tried on a part of the sentences. A sentence ends when its beam
-is full; hypotheses compare by their mean log-probability, the one length penalty that all have.
-``same`` is the fraction of translations equal to those of ours in float32. A translation that
-reaches the longest length may differ: only ours scores the end that is forced there.
+length, and takes the best of a few batch sizes, tried on a part of the sentences. A sentence ends
+when its beam is full; hypotheses compare by their mean log-probability, the one length penalty that
+all have. ``same`` is the fraction of translations equal to those of ours in float32. A translation
+that reaches the longest length may differ: only ours scores the end that is forced there.
 
 ``generate`` takes sentences in their order; that is measured, too (``unsorted``), beside batches of
 similar length.
 
-Numbers are medians of interleaved repeats. The last line of stdout is JSON, in sentences
-a second of the tiny model (``base_…``: of the other).
+Numbers are medians of interleaved repeats. The last line of stdout is JSON, in sentences a second
+of the tiny model (``base_…``: of the other).
 """
 
 import argparse
