@@ -75,9 +75,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def main(arguments: Sequence[str]) -> int:
     """Returns the exit code."""
-    until = time.monotonic()
+    began = time.monotonic()
     options = parse(arguments)
-    until += options.deadline - RESERVE
+    until = began + options.deadline - RESERVE
     if not options.rehearse and not torch.cuda.is_available():
         print(
             "error: benchmarks.gpu.experiments needs a CUDA GPU; --rehearse does not",
@@ -89,8 +89,11 @@ def main(arguments: Sequence[str]) -> int:
     if options.rehearse:
         options.data = made_up(folder / "text")
         options.seeds = 1
-    changes, gpu = (SMALL, None) if options.rehearse else (ON_GPU, torch.cuda.get_device_name())
-    changes = (*changes, f"data.cache={folder / 'cache'}")
+        gpu = ""
+        changes = (*SMALL, f"data.cache={folder / 'cache'}")
+    else:
+        gpu = f"{torch.cuda.get_device_name()}, "
+        changes = (*ON_GPU, f"data.cache={folder / 'cache'}")
     runs: dict[Trained, tuple[Result, int]] = {}
     for seed in range(1, options.seeds + 1):
         for experiment in EXPERIMENTS:
@@ -99,7 +102,7 @@ def main(arguments: Sequence[str]) -> int:
     records = Records(folder / "experiments.jsonl", Measured, key=("name", "seed"))
     for run in train_all(list(runs), processes=options.processes, threads=1, until=until):
         result = measured(*runs[run], run)
-        records.keep(replace(result, machine=f"{gpu}, {result.machine}") if gpu else result)
+        records.keep(replace(result, machine=f"{gpu}{result.machine}"))
     print("\n".join(tables(records.read())))
     return int(not all(is_finished(run.folder) for run in runs))
 
@@ -121,7 +124,7 @@ def tables(results: Sequence[Measured]) -> list[str]:
 
 
 def made_up(folder: Path) -> Path:
-    """Write text that no language knows under the names of the corpora."""
+    """Write made-up text under the names of the corpora."""
     for name in ("multi30k", "multi30k_tok"):
         corpus = PUBLISHED[name]
         (folder / name).mkdir(parents=True, exist_ok=True)

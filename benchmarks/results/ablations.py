@@ -243,16 +243,18 @@ def parse() -> Any:
 def trained(
     runs: Mapping[Change, Training], processes: int, threads: int
 ) -> Iterator[dict[Change, Training]]:
-    """Train what is missing, teachers before who learns from them; give what each training is of.
+    """Train what is missing, teachers before their students; yield the rows that are trained.
 
-    Nothing is given before the experiment, which all are compared with.
+    Nothing is yielded before the baseline is trained, with which all are compared.
     """
     base = _base(runs)
     done = dict[Change, Training]()
     for kind in (Trained, Chained):
         missing = {run.folder: run for run in runs.values() if isinstance(run, kind)}
         for run in train_all(list(missing.values()), processes=processes, threads=threads):
-            done |= {change: one for change, one in runs.items() if one.folder == run.folder}
+            for change, candidate in runs.items():
+                if candidate.folder == run.folder:
+                    done[change] = candidate
             if is_finished(base.run):
                 yield done
                 done = {}
@@ -263,10 +265,10 @@ def _base(runs: Mapping[Change, Training]) -> Training:
 
 
 def measure(rows: Mapping[Change, Training], base: Training, updates: int) -> list[Measured]:
-    """What rows have given, compared with the experiment.
+    """The results of rows, compared with the baseline.
 
     Raises:
-        SystemExit: The experiment has another BLEU than what the rows before were compared with.
+        SystemExit: The baseline has another BLEU than the one that earlier rows were compared with.
     """
     others = {change: run for change, run in rows.items() if change.name != BASE}
     systems = [system(change, run.run) for change, run in others.items()]
@@ -309,13 +311,13 @@ def main() -> None:
     data = arguments.data_root.resolve()
     wanted = chosen(set(arguments.only) - recorded)
     try:
-        runs = {record: training(record, folder, updates, data) for record in wanted}
+        runs = {change: training(change, folder, updates, data) for change in wanted}
     except InputError as error:
         raise SystemExit(str(error)) from None
     if runs:
         for rows in trained(runs, arguments.processes, arguments.threads):
-            found = measure(rows, _base(runs), updates)
-            publish(PAGE, "ablations", RECORDS, found, table)
+            records = measure(rows, _base(runs), updates)
+            publish(PAGE, "ablations", RECORDS, records, table)
     print("\n".join(publish(PAGE, "ablations", RECORDS, [], table)))
 
 

@@ -218,13 +218,13 @@ def missing(arguments: argparse.Namespace) -> dict[Trained, tuple[Result, int]]:
     """The runs that are wanted and not recorded, the first seed of each before the second."""
     data = arguments.data.resolve()
     folder = arguments.folder.resolve()
-    there = {(one.name, one.seed) for one in RECORDS.read()}
+    recorded = {(record.name, record.seed) for record in RECORDS.read()}
     wanted = [result for result in RESULTS if result.name in arguments.only]
     return {
         result.run(data, folder, seed): (result, seed)
         for seed in range(1, arguments.seeds + 1)
         for result in wanted
-        if (result.name, seed) not in there
+        if (result.name, seed) not in recorded
     }
 
 
