@@ -138,7 +138,7 @@ def test_forced_decoding_keeps_the_order_whatever_the_batches() -> None:
     assert all(together[:4])
 
 
-def test_what_cannot_be_is_an_input_error() -> None:
+def test_settings_that_no_corpus_has_are_input_errors() -> None:
     kind, layer, head = HeadName("encoder", 0, 0), HeadName("cross", 2, 0), HeadName("cross", 0, 4)
     for name in (kind, layer, head, HeadName("cross", -1, 0)):
         with pytest.raises(
