@@ -28,8 +28,8 @@ from benchmarks.results.page import markdown
 from benchmarks.results.records import Records
 from benchmarks.results.results import Measured, Result, columns, measured, row
 from benchmarks.results.trained import Trained, train_all
+from transformer.checkpoint.run_directory import is_finished
 from transformer.data.corpora.catalog import PUBLISHED
-from transformer.training.checkpointing.run_directory import is_finished
 
 EXPERIMENTS = [
     Result("multi30k_tiny", "multi30k", "en-de", "B"),

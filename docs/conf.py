@@ -29,8 +29,8 @@ html_title = project
 CONTENTS = {
     "Begin": "first_model training configuration other_toolkits",
     "Text": "data tokenizers tasks scale doctor",
-    "Model": "attention regularization single_stacks",
-    "Training": "recipes processes gpu reliability",
+    "Model": "attention training_step regularization single_stacks",
+    "Training": "recipes processes gpu reliability checkpoint",
     "Translating": "decoding alignment attention_views failures robustness",
     "Using": "serving interchange browser python api",
     "Measured": "report results comparing performance history",

@@ -102,8 +102,8 @@ if TYPE_CHECKING:
     from transformer.settings.translator import TranslateConfig as TranslateConfig
     from transformer.settings.translator import TranslatorConfig as TranslatorConfig
     from transformer.tasks.base import Task as Task
+    from transformer.tasks.translation import TranslationModule as TranslationModule
     from transformer.tasks.translation import TranslationTask as TranslationTask
-    from transformer.tasks.translation_module import TranslationModule as TranslationModule
 
 __version__ = VERSION
 
@@ -230,8 +230,7 @@ _NAMES = {
         "TranslatorConfig",
     ),
     "tasks.base": ("Task",),
-    "tasks.translation": ("TranslationTask",),
-    "tasks.translation_module": ("TranslationModule",),
+    "tasks.translation": ("TranslationModule", "TranslationTask"),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 

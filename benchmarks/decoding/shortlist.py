@@ -21,7 +21,7 @@ from transformer.data.corpora.evaluation_text import read_texts, run_split
 from transformer.decoding.search.shortlist import FILE
 from transformer.decoding.translator import Translator, trained_with
 from transformer.evaluation.metrics import score
-from transformer.interchange.ctranslate2_engine import CTranslate2Engine
+from transformer.interchange.ctranslate2 import CTranslate2Engine
 from transformer.model.layers.quantization import in_precision
 
 SEARCHES: dict[str, dict[str, Any]] = {

@@ -57,8 +57,8 @@ def loaded(path: Path, settings: dict[str, str]) -> tuple[Translate, int]:
     import torch
 
     from transformer.decoding.translator import Translator, trained_with
-    from transformer.interchange.ctranslate2_engine import CTranslate2Engine
-    from transformer.interchange.onnx.folder import OnnxGreedy
+    from transformer.interchange.ctranslate2 import CTranslate2Engine
+    from transformer.interchange.onnx import OnnxGreedy
     from transformer.interchange.translators import load_checkpoints
     from transformer.model.layers.quantization import in_precision
 

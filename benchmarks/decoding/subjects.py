@@ -13,6 +13,7 @@ import torch
 
 from benchmarks.results.trained import Trained
 from transformer.checkpoint.checkpoint import load_checkpoint
+from transformer.checkpoint.run_directory import is_finished
 from transformer.common.errors import InputError
 from transformer.data.corpora.resolve import find_splits
 from transformer.data.tokenization.tokenizer import Tokenizer
@@ -20,7 +21,6 @@ from transformer.model.build import build_transformer
 from transformer.model.transformer import Transformer
 from transformer.settings.decoding import SearchConfig
 from transformer.settings.metrics import MetricsConfig
-from transformer.training.checkpointing.run_directory import is_finished
 
 ROOT = Path(__file__).resolve().parents[2]
 FORCED_LENGTH = 25

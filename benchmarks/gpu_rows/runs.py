@@ -197,7 +197,7 @@ def oom(bench: Bench) -> Values:
     finally:
         if bench.on_gpu:
             torch.cuda.set_per_process_memory_fraction(1.0)
-    largest = task.module.accumulate.halving.max_positions
+    largest = task.module.accumulate.max_positions
     return {
         "tokens of a batch": tokens,
         "GiB": MEMORY,

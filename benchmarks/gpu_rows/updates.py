@@ -21,9 +21,9 @@ from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.settings.run import RunConfig
 from transformer.settings.tokenizer import PAD, TokenizerConfig
 from transformer.settings.training import LossConfig, OptimizerConfig, TrainerConfig
-from transformer.tasks.translation_module import TranslationModule
-from transformer.training.optimization.compiled_layers import compile_layers
-from transformer.training.optimization.optimizer import build_optimizer
+from transformer.tasks.translation import TranslationModule
+from transformer.training.layer_wrappers import compile_layers
+from transformer.training.optimization import build_optimizer
 
 BATCHES = 10
 """Of different shapes, updated with in turn; a time is that of all."""

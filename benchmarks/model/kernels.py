@@ -21,7 +21,7 @@ from transformer.model.attention.attention_context import AttentionContext
 from transformer.model.attention.kernels.fused import attend_fused
 from transformer.model.attention.kernels.sdpa import attend_short
 from transformer.model.attention.scaled_dot_product import Kernel, eager
-from transformer.training.optimization.cpu_allocator import keep_freed_memory
+from transformer.training.cpu_allocator import keep_freed_memory
 
 TOKENS = 4096
 HEADS = ((4, 32), (8, 64))

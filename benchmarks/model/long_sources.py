@@ -29,7 +29,7 @@ def measure(overrides: list[str], length: int, rows: int) -> tuple[float, float]
     from transformer.cli.config.compose import compose_config
     from transformer.model.build import build_transformer
     from transformer.settings.model import ModelConfig
-    from transformer.training.optimization.cpu_allocator import keep_freed_memory
+    from transformer.training.cpu_allocator import keep_freed_memory
 
     keep_freed_memory()
     torch.set_num_threads(1)

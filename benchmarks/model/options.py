@@ -18,7 +18,7 @@ from pathlib import Path
 from benchmarks.results.page import write_between
 from benchmarks.results.trained import Trained
 from transformer.checkpoint.checkpoint import load_checkpoint
-from transformer.training.checkpointing.run_directory import is_finished
+from transformer.checkpoint.run_directory import is_finished
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "attention.md"

@@ -29,9 +29,9 @@ from benchmarks.results.calls import ROOT
 from benchmarks.results.page import markdown, publish
 from benchmarks.results.records import Records, short
 from benchmarks.results.trained import Chained, Trained, Training, train_all
+from transformer.checkpoint.run_directory import is_finished
 from transformer.common.errors import InputError
 from transformer.data.corpora.catalog import PUBLISHED, find
-from transformer.training.checkpointing.run_directory import is_finished
 
 PAGE = ROOT / "docs" / "results.md"
 EXPERIMENT = ("experiment=multi30k_tiny", "test=false")

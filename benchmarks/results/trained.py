@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from benchmarks.results.calls import Calls
+from transformer.checkpoint.run_directory import is_finished
 from transformer.cli.config.compose import compose_config, run_settings
-from transformer.runs.report_values import require_config
+from transformer.runs.report import require_config
 from transformer.runs.resume import changes
 from transformer.settings.metrics import MetricsConfig
-from transformer.training.checkpointing.run_directory import is_finished
 
 
 @dataclass(frozen=True)

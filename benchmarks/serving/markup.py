@@ -30,8 +30,8 @@ from transformer.serving.batch_translation import (
     TextTranslation,
     translate_batch,
 )
-from transformer.serving.formats.blocks import Rules
 from transformer.serving.formats.marked_text import Translate, translate_texts
+from transformer.serving.formats.markup import Rules
 from transformer.serving.languages import Direction
 from transformer.serving.sentences import Part
 

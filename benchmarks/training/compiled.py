@@ -21,8 +21,8 @@ from benchmarks.training.subjects import composed
 from transformer.data.batching.batch import Batch
 from transformer.settings.run import RunConfig
 from transformer.tasks.registry import make_task
-from transformer.training.optimization.cpu_allocator import keep_freed_memory, keep_products
-from transformer.training.optimization.optimizer import build_optimizer
+from transformer.training.cpu_allocator import keep_freed_memory, keep_products
+from transformer.training.optimization import build_optimizer
 
 TURNS = 5
 

@@ -30,8 +30,8 @@ from transformer.data.batching.batch import Batch, collate
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.model.build import build_transformer
 from transformer.settings.tokenizer import TokenizerConfig
-from transformer.tasks.translation_module import TranslationModule
-from transformer.training.optimization.optimizer import build_optimizer
+from transformer.tasks.translation import TranslationModule
+from transformer.training.optimization import build_optimizer
 
 VOCABULARY, SENTENCES, LENGTH = 6000, 64, 24
 NOTHING = {"empty", "empty_like", "new_empty", "detach", "_unsafe_view", "promote_types"}

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from transformer.training.checkpointing.run_directory import is_finished
+from transformer.checkpoint.run_directory import is_finished
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -36,7 +36,7 @@ from benchmarks.training.subject_process import FAST, ROOT
 from benchmarks.training.subjects import composed
 from transformer.model.layers import dropout
 from transformer.runs.train import fit
-from transformer.training.optimization.cpu_allocator import keep_freed_memory
+from transformer.training.cpu_allocator import keep_freed_memory
 
 SETTINGS = {
     "plain": (

@@ -33,10 +33,10 @@ from benchmarks.gpu_rows.cost import GPUS_A_MACHINE, Assumptions
 from benchmarks.results.page import markdown
 from benchmarks.training.processes import DDP, ROOT, SETTINGS
 from transformer.checkpoint.checkpoint import find_last
+from transformer.checkpoint.run_directory import is_finished
 from transformer.cli.config.compose import compose_config, run_settings
 from transformer.model.build import build_transformer
-from transformer.training.checkpointing import callbacks as checkpoints
-from transformer.training.checkpointing.run_directory import is_finished
+from transformer.training import checkpointing as checkpoints
 
 RANKS = (1, 2, 4, 8)
 MICRO_BATCHES = 8

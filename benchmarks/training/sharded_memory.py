@@ -21,7 +21,7 @@ from pytorch_lightning import Trainer
 
 from transformer.__main__ import main
 from transformer.runs import train as run
-from transformer.training.checkpointing.callbacks import LastCheckpoint
+from transformer.training.checkpointing import LastCheckpoint
 
 
 class Watch:

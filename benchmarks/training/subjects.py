@@ -38,9 +38,8 @@ from transformer.runs.train import fit
 from transformer.settings.run import RunConfig
 from transformer.settings.tokenizer import PAD
 from transformer.tasks.registry import make_task
-from transformer.training.optimization.cpu_allocator import keep_freed_memory
-from transformer.training.optimization.optimizer import build_optimizer
-from transformer.training.optimization.schedule import build_schedule
+from transformer.training.cpu_allocator import keep_freed_memory
+from transformer.training.optimization import build_optimizer, build_schedule
 
 
 @dataclass

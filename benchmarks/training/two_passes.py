@@ -23,9 +23,9 @@ from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.model.build import build_transformer
 from transformer.settings.run import RunConfig
 from transformer.settings.tokenizer import TokenizerConfig
-from transformer.tasks.translation_module import TranslationModule
-from transformer.training.optimization.cpu_allocator import keep_freed_memory
-from transformer.training.optimization.optimizer import build_optimizer
+from transformer.tasks.translation import TranslationModule
+from transformer.training.cpu_allocator import keep_freed_memory
+from transformer.training.optimization import build_optimizer
 
 VOCABULARY, LONGEST = 6000, 24
 SETTINGS = ["model=tiny", "model.dropout=0.3", "loss.bfloat16=true"]

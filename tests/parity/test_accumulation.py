@@ -17,7 +17,7 @@ from tests.helpers.training.losses import loss_config
 from tests.helpers.training.updates import module_settings, quiet_trainer
 from transformer.data.batching.batch import Batch, collate
 from transformer.data.batching.loader import Update
-from transformer.tasks.translation_module import TranslationModule
+from transformer.tasks.translation import TranslationModule
 from transformer.training.distributed.ddp import replicated_strategy
 
 UPDATES = 6

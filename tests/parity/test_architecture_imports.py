@@ -26,7 +26,7 @@ from transformer.data.tokenization.tags import SourceTags, TaggedText
 from transformer.decoding.translator import Translator
 from transformer.interchange.architectures.architecture import read_config
 from transformer.interchange.architectures.subwords import ImportedIds
-from transformer.interchange.import_folder import read_weights
+from transformer.interchange.import_model import read_weights
 from transformer.settings.tokenizer import BOS, EOS, PAD, UNK
 
 LIMIT = 12
@@ -180,7 +180,8 @@ def test_an_imported_model_is_that_of_transformers(
         search = limited_search(translator, beam, LIMIT)
         search = replace(search, search=replace(search.search, no_repeat_ngram=repeated))
         ours = [
-            [ids.rows[numbers[token]] for token in one.tokens] for one in search.translate(given)
+            [ids.rows[numbers[token]] for token in translation.tokens]
+            for translation in search.translate(given)
         ]
         different = [i for i in range(count) if ours[i] != expected[i]]
         # Next tokens of a random model are almost equally probable: rounding may change one of 500.
@@ -230,18 +231,23 @@ def test_an_imported_model_goes_back_bit_for_bit(
     assert second.tokenizer.fingerprint == translator.tokenizer.fingerprint
     assert second.model.config == translator.model.config
     state = second.model.state_dict()
-    assert all(torch.equal(one, state[key]) for key, one in translator.model.state_dict().items())
+    assert all(
+        torch.equal(weight, state[key]) for key, weight in translator.model.state_dict().items()
+    )
 
 
-CHANGES = {"whole": [], "lora": ["model.lora_rank=4"], "frozen": ["model.freeze=[embeddings]"]}
-
-
-@pytest.mark.parametrize("changes", CHANGES)
-@pytest.mark.parametrize("name", ["t5 1.1", "bart", "byt5"])
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("t5 1.1", []),
+        ("bart", ["model.lora_rank=4"]),
+        ("byt5", ["model.freeze=[embeddings]"]),
+    ],
+)
 @pytest.mark.thorough
 def test_an_imported_model_learns_and_goes_back(
     name: str,
-    changes: str,
+    changes: list[str],
     imported: Callable[[str], Case],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -252,7 +258,7 @@ def test_an_imported_model_learns_and_goes_back(
     call = [f"finetune_from={folder / 'run'}", "data=files", "data.source=en", "data.target=de"]
     call += [f"data.train={files}", f"data.validation={files}", "data.test_size=0"]
     call += ["trainer.max_steps=40", "trainer.val_check_interval=40", "schedule.warmup=5"]
-    call += ["optimizer.lr=0.005", "hydra.run.dir=tuned", "test=false", *CHANGES[changes]]
+    call += ["optimizer.lr=0.005", "hydra.run.dir=tuned", "test=false", *changes]
     assert main(["train", *call]) == 0
     with Path("tuned/metrics.csv").open() as lines:
         losses = [float(row["val/loss"]) for row in csv.DictReader(lines) if row["val/loss"]]

@@ -22,11 +22,10 @@ from transformer.model.attention.kernels import sdpa
 from transformer.model.transformer import Transformer
 from transformer.settings.training import LossConfig, OptimizerConfig
 from transformer.tasks.registry import make_task
+from transformer.training.layer_wrappers import compile_layers, recompute_layers
 from transformer.training.losses.cross_entropy import loss_function
 from transformer.training.losses.r_drop import r_drop_loss
-from transformer.training.optimization.activation_checkpointing import recompute_layers
-from transformer.training.optimization.compiled_layers import compile_layers
-from transformer.training.optimization.optimizer import build_optimizer
+from transformer.training.optimization import build_optimizer
 
 pytestmark = pytest.mark.thorough
 

@@ -20,7 +20,7 @@ from transformer.data.tokenization.tags import SourceTags, TaggedText
 from transformer.decoding.forced_decoding import score_pairs
 from transformer.decoding.translator import Translator
 from transformer.interchange.architectures.m2m import import_tokenizer
-from transformer.interchange.import_folder import read_weights
+from transformer.interchange.import_model import read_weights
 from transformer.model.build import build_transformer
 from transformer.model.positions.absolute import sinusoids
 from transformer.serving.languages import trained_directions
@@ -88,7 +88,10 @@ def test_an_imported_model_is_that_of_transformers(
         expected = tokenizer.batch_decode(found, skip_special_tokens=True)
         whole = [index for index, row in enumerate(found.tolist()) if 2 in row[1 : LIMIT + 2]]
         assert len(whole) >= 30 and len({expected[i] for i in whole}) > 5
-        translated = [one.text for one in limited_search(translator, beam, LIMIT).translate(given)]
+        translated = [
+            translation.text
+            for translation in limited_search(translator, beam, LIMIT).translate(given)
+        ]
         assert [translated[i] for i in whole] == [expected[i] for i in whole]
 
     again = exported(folder, kind)
@@ -133,8 +136,8 @@ def test_an_imported_model_is_tuned_and_served_with_its_languages(
     assert found.source_tokens[0] == "<2 en>" and found.tokens[0] == "<2 de>"
     [score] = score_pairs(translator.model, translator.tokenizer, [(text, "Der Hund schläft.")])
     assert score.tokens[0] == "<2 de>" and score.token_log_probabilities[0] == 0
-    [one] = trained_directions(translator, RunConfig(), "zh-de")
-    assert one.tags == SourceTags("de", source="zh")
+    [direction] = trained_directions(translator, RunConfig(), "zh-de")
+    assert direction.tags == SourceTags("de", source="zh")
     # The loss counts the tag, which is the first token of a target.
     [(_, subwords)] = translator.tokenizer.encode_pairs([(text, "Der Hund schläft.")])
     assert translator.tokenizer.subwords(subwords[:1]) == ["<2 de>"]

@@ -36,7 +36,7 @@ from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.translator import Translator
 from transformer.interchange.architectures.huggingface import write_huggingface
 from transformer.interchange.architectures.marian import import_tokenizer
-from transformer.interchange.import_folder import read_folder, read_weights
+from transformer.interchange.import_model import read_folder, read_weights
 from transformer.training.losses.cross_entropy import cross_entropy, joined_bias
 
 LIMIT = 60
@@ -109,7 +109,10 @@ def test_an_imported_model_is_that_of_transformers(
         ]
         assert len(whole) >= (10 if name == "joint" else 5)
         assert len({expected[i] for i in whole}) > 3
-        translated = [one.text for one in limited_search(translator, beam, LIMIT).translate(given)]
+        translated = [
+            translation.text
+            for translation in limited_search(translator, beam, LIMIT).translate(given)
+        ]
         assert [translated[i] for i in whole] == [expected[i] for i in whole]
 
     if name != "codes":
@@ -145,8 +148,20 @@ def test_what_is_never_written_hardly_counts_in_training(tmp_path: Path) -> None
 
 
 NASTY = [
-    *("", " ", "Ä", "ÄÄ", "ßß", "äÖß über", "größte Straße", "groß\u0308e", "ein der sch ch en"),
-    *("<s> <start> <rest> <0x41>", "😀😀 €uro 日本語 Ωmega", "ﬁ ① ２ Å", "a" * 300, "\0"),
+    "",
+    " ",
+    "Ä",
+    "ÄÄ",
+    "ßß",
+    "äÖß über",
+    "größte Straße",
+    "groß\u0308e",
+    "ein der sch ch en",
+    "<s> <start> <rest> <0x41>",
+    "😀😀 €uro 日本語 Ωmega",
+    "ﬁ ① ２ Å",
+    "a" * 300,
+    "\0",
     "\t tab\u00a0nbsp \u200bzero\u3000wide",
 ]
 
@@ -222,8 +237,11 @@ def test_a_model_of_marian_itself_is_the_same(name: str, tmp_path: Path) -> None
     )
     if tags:
         texts = [TaggedText(text, SourceTags("nld")) for text in texts]
-    translated = [list(one.tokens) for one in replace(translator, search=search).translate(texts)]
-    assert translated == [one.hypotheses[0] for one in results]
+    translated = [
+        list(translation.tokens)
+        for translation in replace(translator, search=search).translate(texts)
+    ]
+    assert translated == [result.hypotheses[0] for result in results]
 
 
 @pytest.mark.parametrize(
@@ -255,12 +273,12 @@ def test_an_export_comes_back(
     texts = [
         TaggedText(text, SourceTags(*tags.targets[:1])) for text in sentences("en", "test", 20)
     ]
-    assert [one.text for one in replace(back, search=search).translate(texts)] == [
-        one.text for one in given.translate(texts)
+    assert [translation.text for translation in replace(back, search=search).translate(texts)] == [
+        translation.text for translation in given.translate(texts)
     ]
     weights = back.model.state_dict()
     assert weights.keys() == model.state_dict().keys()
-    assert all(torch.equal(weights[key], one) for key, one in model.state_dict().items())
+    assert all(torch.equal(weights[key], weight) for key, weight in model.state_dict().items())
     assert back.tokenizer.fingerprint == tokenizer.fingerprint
     assert back.tokenizer.joint == joint
     found = (back.search.beam_size, back.search.length_penalty, back.search.length_penalty_form)
@@ -286,12 +304,7 @@ def spoil_weight() -> None:
 
 
 FAULTS: dict[str, tuple[Callable[[], object], str]] = {
-    "another model": (
-        lambda: change("config.json", model_type="bert"),
-        "config.json.model_type='bert' must be marian or pegasus or m2m_100",
-    ),
     "huge": (lambda: change("config.json", d_model=10**9), "d_model=1000000000 must be"),
-    "odd": (lambda: change("config.json", d_model=33), "d_model=33 must be even"),
     "other sizes": (
         lambda: change("config.json", encoder_ffn_dim=64, decoder_ffn_dim=64),
         "fc1.weight must have the shape (64, 32), not (48, 32)",

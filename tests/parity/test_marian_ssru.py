@@ -16,7 +16,7 @@ from tests.helpers.interchange.imported_twins import limited_search
 from tests.helpers.interchange.marian_folders import marian_folder, npz_folder, sentences
 from transformer.__main__ import main
 from transformer.decoding.translator import Translator
-from transformer.interchange.import_folder import read_folder
+from transformer.interchange.import_model import read_folder
 from transformer.model.decoder import RecurrentDecoderLayer
 from transformer.settings.tokenizer import BOS, EOS
 
@@ -33,8 +33,10 @@ def student(folder: Path, tied: bool = False, **settings: Any) -> Path:
         folder / "npz",
         source,
         **{
-            **{"transformer-decoder-autoreg": "rnn", "dec-cell": "ssru"},
-            **{"transformer-rnn-projection": False, "layer-normalization": False},
+            "transformer-decoder-autoreg": "rnn",
+            "dec-cell": "ssru",
+            "transformer-rnn-projection": False,
+            "layer-normalization": False,
             **({"transformer-tied-layers": [1, 2, 1]} if tied else {}),
             **settings,
         },
@@ -45,8 +47,11 @@ def student(folder: Path, tied: bool = False, **settings: Any) -> Path:
         layer = f"decoder_l{number}_"
         arrays = {n: a for n, a in arrays.items() if not n.startswith(f"{layer}self_")}
         for name, shape, size in (
-            *(("W", (WIDTH, WIDTH), 0.25), ("Wf", (WIDTH, WIDTH), 0.25), ("bf", (1, WIDTH), 0.5)),
-            *(("ffn_ln_scale", (1, WIDTH), 0.1), ("ffn_ln_bias", (1, WIDTH), 0.1)),
+            ("W", (WIDTH, WIDTH), 0.25),
+            ("Wf", (WIDTH, WIDTH), 0.25),
+            ("bf", (1, WIDTH), 0.5),
+            ("ffn_ln_scale", (1, WIDTH), 0.1),
+            ("ffn_ln_bias", (1, WIDTH), 0.1),
         ):
             noise = size * drawn.standard_normal(shape) + (name == "ffn_ln_scale")
             arrays[f"{layer}rnn_{name}"] = noise.astype(np.float32)
@@ -151,7 +156,7 @@ def test_a_student_computes_what_marian_does(tied: bool, tmp_path: Path) -> None
         np.testing.assert_allclose(ours, marian.logits(source, prefix)[:, there], atol=1e-4)
     limit = 25
     found = limited_search(translator, 1, limit).translate(texts)
-    ids = [[marian.ids[token] for token in one.tokens] for one in found]
+    ids = [[marian.ids[token] for token in translation.tokens] for translation in found]
     expected = [marian.greedy(source, limit) for source in theirs]
     assert ids == expected
     assert len({*map(tuple, expected)}) > 3 and any(len(one) < limit for one in expected)

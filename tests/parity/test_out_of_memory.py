@@ -21,9 +21,9 @@ from tests.helpers.training.updates import module_settings, quiet_trainer
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import Batch, collate
 from transformer.data.batching.loader import Update
-from transformer.tasks.translation_module import TranslationModule
+from transformer.tasks.translation import TranslationModule
 from transformer.training.distributed.ddp import replicated_strategy
-from transformer.training.step.gradient_accumulation import Accumulator
+from transformer.training.update import Accumulator
 
 TIMEOUT = 120
 ROWS = [

@@ -15,8 +15,7 @@ from transformer.data.batching.batch import Batch, collate
 from transformer.model.build import build_transformer
 from transformer.settings.training import OptimizerConfig, ScheduleConfig
 from transformer.training.losses.cross_entropy import loss_function
-from transformer.training.optimization.optimizer import build_optimizer
-from transformer.training.optimization.schedule import build_schedule
+from transformer.training.optimization import build_optimizer, build_schedule
 
 # fmt: off
 GOLDEN = {

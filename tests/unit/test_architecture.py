@@ -16,8 +16,7 @@ from omegaconf import OmegaConf
 from tests.helpers.decoding.steps import RecurrentStep, search_config
 from tests.helpers.decoding.translators import tiny_translator
 from transformer.__main__ import VERBS, main
-from transformer.checkpoint.checkpoint import PORTABLE, require_translation
-from transformer.checkpoint.validation import Portable
+from transformer.checkpoint.checkpoint import PORTABLE, Portable, require_translation
 from transformer.cli.config import arguments
 from transformer.cli.config.arguments import config_folder
 from transformer.cli.config.compose import compose_config
@@ -30,7 +29,7 @@ from transformer.data.corpora.catalog import PUBLISHED
 from transformer.decoding.batched_search import SEARCHES
 from transformer.evaluation.metrics import score
 from transformer.interchange.export_formats import FORMATS
-from transformer.interchange.format_limits import check_formula
+from transformer.interchange.verification import check_formula
 from transformer.model.attention.attention_context import AttentionContext
 from transformer.model.attention.record_weights import recording
 from transformer.model.attention.scaled_dot_product import attend_with_weights, eager

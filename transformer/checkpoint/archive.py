@@ -1,7 +1,8 @@
 """A file of plain values and tensors: written whole or not at all, and read whole or not at all.
 
-Files are opened with ``weights_only=True`` only. Records are checked against the file size before
-loading, and the nesting before use, so that the size of the file bounds time and memory.
+Files are opened with ``torch.load(weights_only=True)`` only. The records of the archive are checked
+against the size of the file before they are loaded, and the types and the nesting of the values
+before they are used, so that the size of the file bounds time and memory.
 """
 
 import errno
@@ -25,20 +26,28 @@ _MAX_STRUCTURE = 4 * 2**20
 """Maximum size of the pickle in bytes; that of a base model, without tensor data, has 0.1 MB."""
 
 _MAX_DEPTH = 32
+"""Maximum nesting of the values."""
+
 _DTYPES = (
-    *(torch.float32, torch.float64, torch.float16, torch.bfloat16),
-    *(torch.uint8, torch.int8, torch.int32, torch.int64, torch.bool),
+    torch.float32,
+    torch.float64,
+    torch.float16,
+    torch.bfloat16,
+    torch.uint8,
+    torch.int8,
+    torch.int32,
+    torch.int64,
+    torch.bool,
 )
 _GLOBALS = ("collections OrderedDict", "torch._utils _rebuild_tensor_v2")
 """Globals, besides storages, in a pickle of plain values and tensors by ``torch.save``."""
 
 
 def write_archive(values: Any, path: Path, previous: Path | None = None) -> None:
-    """Write plain values and tensors atomically: no reader sees a partial file.
+    """Write plain values and tensors atomically, also if the power fails: no file is partial.
 
-    This is true after a power failure, too. The old file gets the name ``previous``, or is
-    overwritten: at every moment, one of the two names has a whole file. Raises InputError if the
-    file cannot be written; then the old file is intact.
+    The old file is renamed to ``previous``, or overwritten: at every moment, one of the two names
+    has a whole file. Raises InputError if the file cannot be written; then the old file is intact.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -59,9 +68,11 @@ def _save(values: Any, path: Path) -> None:
         try:
             torch.save(values, file)
         except RuntimeError as error:
-            # torch reports a wrong position of its writer, and hides the cause.
+            # On a full disk, torch reports the position of its writer; the OSError is its context.
             cause = error.__context__
-            raise (cause if isinstance(cause, OSError) else error) from None
+            if isinstance(cause, OSError):
+                raise cause from None
+            raise
         file.flush()
         os.fsync(file.fileno())
 
@@ -85,16 +96,17 @@ def read_archive(path: Path, *, tensors: bool = True) -> Any:
             # Before they are mapped: a disk that fails then is an error here, and a signal there.
             if tensors and archive.testzip() is not None:
                 raise zipfile.BadZipFile("a checksum differs")
-            # The file that is verified, even if another has its name by now.
-            same, device = f"/dev/fd/{file.fileno()}", "cpu" if tensors else "meta"
-            values = torch.load(same, map_location=device, weights_only=True, mmap=tensors)
-            wrong = _first_fault(values, structure, data)
+            # The file that was verified, even if another one has its name by now.
+            verified = f"/dev/fd/{file.fileno()}"
+            device = "cpu" if tensors else "meta"
+            values = torch.load(verified, map_location=device, weights_only=True, mmap=tensors)
+            fault = _first_fault(values, structure, data)
     except Interrupted:
         raise
     except Exception as error:  # readers of a damaged archive raise almost any
         raise _unreadable(path, error) from error
-    if wrong is not None:
-        raise InputError(f"{path} cannot be read as a checkpoint: {wrong}; use another")
+    if fault is not None:
+        raise InputError(f"{path} cannot be read as a checkpoint: {fault}; use another")
     return values
 
 
@@ -119,46 +131,45 @@ def checked_sizes(archive: zipfile.ZipFile, size: int) -> tuple[int, int]:
     """
     records = archive.infolist()
     [pickled] = (record for record in records if record.filename.endswith("/data.pkl"))
-    sound = (
-        all(record.compress_type == zipfile.ZIP_STORED for record in records)
-        # Otherwise records overlap.
-        and sum(record.file_size for record in records) <= size
-        and pickled.file_size <= _MAX_STRUCTURE
-        and all(_is_plain(c.name, a) for c, a, _ in pickletools.genops(archive.read(pickled)))
-    )
-    if not sound:
+    compressed = any(record.compress_type != zipfile.ZIP_STORED for record in records)
+    overlap = sum(record.file_size for record in records) > size
+    if compressed or overlap or pickled.file_size > _MAX_STRUCTURE:
         raise zipfile.BadZipFile("torch writes no such archive")
+    for opcode, argument, _ in pickletools.genops(archive.read(pickled)):
+        if not _is_plain(opcode.name, argument):
+            raise zipfile.BadZipFile("torch writes no such archive")
     data = sum(record.file_size for record in records if "/data/" in record.filename)
     return pickled.file_size, data
 
 
-def _is_plain(code: str, argument: Any) -> bool:
-    """Whether an instruction of a pickle is one of plain values and tensors, by torch."""
-    if code == "GLOBAL":
-        storage = argument.startswith("torch ") and argument.endswith("Storage")
-        return argument in _GLOBALS or storage
-    return code != "PROTO" or argument == torch.serialization.DEFAULT_PROTOCOL
+def _is_plain(opcode: str, argument: Any) -> bool:
+    """Whether torch writes this opcode of a pickle for plain values and tensors."""
+    if opcode == "GLOBAL":
+        is_storage = argument.startswith("torch ") and argument.endswith("Storage")
+        return is_storage or argument in _GLOBALS
+    return opcode != "PROTO" or argument == torch.serialization.DEFAULT_PROTOCOL
 
 
 def _first_fault(values: Any, max_values: int, max_bytes: int) -> str | None:
     """The first fault in the values of an archive; None if there is none.
 
-    A pickle of ``max_values`` bytes has at most ``max_values`` values. A walk over more values
-    means that a list contains itself, or is nested many times. All tensors have ``max_bytes``.
+    A pickle of ``max_values`` bytes has at most ``max_values`` values: a walk over more of them
+    means that a list contains itself, or is repeated many times. All tensors have ``max_bytes``.
     """
-    waiting, seen = [(values, 0)], 0
+    stack = [(values, 0)]
+    seen = 0
     tensors: list[Tensor] = []
-    while waiting:
-        node, depth = waiting.pop()
+    while stack:
+        node, depth = stack.pop()
         seen += 1
         if depth > _MAX_DEPTH or seen > max_values:
             return "its values hold each other, or are nested too deep"
         if isinstance(node, dict):
             if not all(type(key) in (str, int) for key in node):
                 return "a key is neither a text nor a number"
-            waiting += [(value, depth + 1) for value in node.values()]
+            stack += [(value, depth + 1) for value in node.values()]
         elif isinstance(node, list | tuple):
-            waiting += [(value, depth + 1) for value in node]
+            stack += [(value, depth + 1) for value in node]
         elif isinstance(node, Tensor):
             if node.dtype not in _DTYPES or node.nbytes > node.untyped_storage().nbytes():
                 return f"a tensor has the type {node.dtype}, or is larger than its bytes"
@@ -171,10 +182,10 @@ def _first_fault(values: Any, max_values: int, max_bytes: int) -> str | None:
 
 
 def _overlap(tensors: Iterable[Tensor], max_bytes: int) -> bool:
-    """Whether tensors, or storages, have more bytes together than there are.
+    """Whether all tensors, or all storages, have more bytes together than the file has for them.
 
-    Names may share a tensor; tensors that overlap would take longer to read than the file. The
-    pickle says how large a mapped storage is: it could go on after the end of its record.
+    Several names may share a tensor; but tensors that overlap otherwise would take longer to read
+    than the file. The pickle gives the size of a mapped storage, which could exceed its record.
     """
     mapped = [tensor for tensor in tensors if not tensor.is_meta]
     views = {(t.data_ptr(), t.dtype, t.shape): t.nbytes for t in mapped}

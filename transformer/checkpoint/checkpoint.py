@@ -1,47 +1,90 @@
-"""The checkpoint: one file of plain values and tensors that needs no other file."""
+"""The checkpoint: one file of plain values and tensors that needs no other file.
 
+docs/checkpoint.md lists its keys. archive.py reads and writes the file safely; this module checks
+its content before it is used: the settings, and the weights against the model.
+"""
+
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 from transformer.checkpoint.archive import SHARDS, UnreadableFile, read_archive, write_archive
-from transformer.checkpoint.locate import LAST, PREVIOUS, find_checkpoint
+from transformer.checkpoint.run_directory import LAST, PREVIOUS, find_checkpoint
 from transformer.checkpoint.trust import named_layers
-from transformer.checkpoint.validation import (
-    Portable,
-    read_portable,
-    validate_size,
-    validate_weights,
-)
-from transformer.common.errors import InputError, errors_name
+from transformer.common.errors import InputError, errors_name, raise_objections
 from transformer.common.files import given_path
 from transformer.common.own_code import import_code
+from transformer.common.version import VERSION
 from transformer.model.build import assemble_transformer
 from transformer.model.positions.absolute import SinusoidalPositions, sinusoids
 from transformer.model.transformer import Transformer
 from transformer.settings.model import ModelConfig
-from transformer.settings.run import RunConfig
+from transformer.settings.run import RunConfig, run_config, stored_values
 
 if TYPE_CHECKING:
     from transformer.model.single_stack import SingleStack
 
 Model = TypeVar("Model", bound=nn.Module)
 
+FORMAT = 9
+"""Format of the portable part; other formats are rejected."""
+
 PORTABLE = "transformer"
+"""Key of the portable part."""
 
 WEIGHTS_PREFIX = "model."
 """Prefix of the weights: Lightning's name for the attribute with the model."""
 
+TEXT_TO_TEXT = ("translation", "denoising")
+"""Tasks of an encoder-decoder: one begins with the weights of the other."""
+
+SINGLE_STACKS = ("tagging", "language_modeling")
+"""Tasks of an encoder alone, or a decoder alone."""
+
+_FINITE = ("state_dict", "current_model_state", "optimizer_states")
+"""Keys whose tensors must be finite."""
+
+_MAX_LAYERS = 1_000
+
+
+@dataclass(frozen=True)
+class Portable:
+    """What a checkpoint holds besides its weights: all that a translator needs.
+
+    Attributes:
+        config: The settings of the run; its model has the sizes of the vocabularies.
+        tokenizer: `Tokenizer.to_state`.
+        longest_source: Subwords that at most one in 1,000 sources of the training text exceeds;
+            None if it is unknown.
+    """
+
+    config: RunConfig
+    tokenizer: Mapping[str, Any]
+    longest_source: int | None = None
+
+    def to_plain(self) -> dict[str, Any]:
+        """Plain values and tensors, which ``read_portable`` reads."""
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "config": stored_values(self.config),
+            "tokenizer": dict(self.tokenizer),
+            "longest_source": self.longest_source,
+        }
+
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A model in evaluation mode, with all that its file says besides the weights."""
+    """A model in evaluation mode, with the rest of the portable part of its file."""
 
     model: Transformer
     portable: Portable
@@ -54,7 +97,22 @@ class Checkpoint:
 
 
 Loaded = Callable[[Sequence[Checkpoint]], object]
-"""Is told checkpoints when they are loaded."""
+"""A function that is called with checkpoints when they are loaded."""
+
+
+def load_checkpoint(path: str | os.PathLike[str], *, trusted: bool = False) -> Checkpoint:
+    """Load a translator from a file, or the best one of a run directory; or raise InputError.
+
+    If ``trusted``, the modules of its layers of a user, ``MODULE:CLASS``, are imported.
+    """
+    file = find_checkpoint(Path(path))
+    payload = read_merged(file)
+    require_translation(payload, file)
+    portable = portable_part(payload)
+    with errors_name(file):
+        model = build_empty(portable.config.model, trusted=trusted)
+    load_weights(model, payload, file, assign=True)
+    return Checkpoint(model, portable, file)
 
 
 def portable_part(payload: Mapping[str, Any]) -> Portable:
@@ -69,23 +127,18 @@ def read_payload(path: Path, *, tensors: bool = True, parts: bool = True) -> dic
     ``parts``, tensors that several ranks have written in parts are not read (``read_parts``).
     """
     payload = read_archive(path, tensors=tensors)
-    values = payload if isinstance(payload, dict) else {}
-    portable: Any = values.get(PORTABLE)
-    weights: Any = values.get("state_dict")
-    is_ours = isinstance(portable, dict) and "format" in portable and isinstance(weights, dict)
-    if not is_ours or not all(isinstance(name, str) for name in weights):
+    if not _is_ours(payload):
         raise InputError(f"{path} is not a checkpoint of this framework")
     if tensors and SHARDS in payload:
         from transformer.checkpoint.sharded import locate
 
         payload = locate(payload, path.parent)
-        if not parts:
-            weights = set(payload["state_dict"].values())
-            with errors_name(path):
-                numbers = sum(weight.shape.numel() for weight in weights)
-                validate_size(portable_part(payload).config.model, numbers)
-            return payload
-        return read_parts(payload, path)
+        if parts:
+            return read_parts(payload, path)
+        with errors_name(path):
+            numbers = sum(weight.shape.numel() for weight in {*payload["state_dict"].values()})
+            validate_size(portable_part(payload).config.model, numbers)
+        return payload
     with errors_name(path):
         model = portable_part(payload).config.model
         if tensors:
@@ -93,8 +146,22 @@ def read_payload(path: Path, *, tensors: bool = True, parts: bool = True) -> dic
     return payload
 
 
+def _is_ours(payload: Any) -> bool:
+    """Whether the values of a file have the portable part and named weights."""
+    if not isinstance(payload, dict):
+        return False
+    portable = payload.get(PORTABLE)
+    weights = payload.get("state_dict")
+    return (
+        isinstance(portable, dict)
+        and "format" in portable
+        and isinstance(weights, dict)
+        and all(isinstance(name, str) for name in weights)
+    )
+
+
 def read_parts(payload: dict[str, Any], path: Path, scratch: Path | None = None) -> dict[str, Any]:
-    """Read what ``read_payload`` has left in parts; with a scratch folder, into mapped files."""
+    """Read the tensors that ``read_payload`` left in parts; with ``scratch``, into mapped files."""
     if SHARDS not in payload:
         return payload
     from transformer.checkpoint.sharded import read_whole
@@ -114,11 +181,14 @@ def read_merged(path: Path) -> dict[str, Any]:
         return payload
     from transformer.model.layers.lora import merge_adapters
 
-    scale, parts = model.lora_alpha / model.lora_rank, ("state_dict", "current_model_state")
+    scale = model.lora_alpha / model.lora_rank
+    config = replace(portable.config, model=replace(model, lora_rank=0))
+    merged = payload | {PORTABLE: replace(portable, config=config).to_plain()}
     with _weights_fit(path):
-        weights = {part: merge_adapters(payload[part], scale) for part in parts if part in payload}
-    merged = replace(portable.config, model=replace(model, lora_rank=0))
-    return payload | weights | {PORTABLE: replace(portable, config=merged).to_plain()}
+        for key in ("state_dict", "current_model_state"):
+            if key in payload:
+                merged[key] = merge_adapters(payload[key], scale)
+    return merged
 
 
 def find_last(path: Path, *, tensors: bool = True) -> tuple[Path, dict[str, Any]]:
@@ -128,26 +198,22 @@ def find_last(path: Path, *, tensors: bool = True) -> tuple[Path, dict[str, Any]
     (``read_payload``), it may be a file whose tensors are damaged.
     """
     path = given_path(path)
-    file = find_checkpoint(path, LAST)
-    before = file.with_name(f"{PREVIOUS}.ckpt")
+    newest = find_checkpoint(path, LAST)
+    previous = newest.with_name(f"{PREVIOUS}.ckpt")
+    candidates = [newest]
+    if not path.is_file() and previous.is_file():
+        candidates.append(previous)
     damages = []
-    for candidate in [file] if path.is_file() or not before.is_file() else [file, before]:
+    for file in candidates:
         try:
-            return candidate, read_payload(candidate, tensors=tensors, parts=False)
+            return file, read_payload(file, tensors=tensors, parts=False)
         except UnreadableFile:
             raise
         except InputError as error:
             damages.append(str(error))
-    best = file.with_name("best.ckpt")
+    best = newest.with_name("best.ckpt")
     hint = f"; resume with checkpoint={best} from the best validation" if best.is_file() else ""
     raise InputError("; and ".join(dict.fromkeys(damages)) + hint)
-
-
-TEXT_TO_TEXT = ("translation", "denoising")
-"""Tasks of an encoder-decoder: one begins with the weights of the other."""
-
-SINGLE_STACKS = ("tagging", "language_modeling")
-"""Tasks of an encoder alone, or a decoder alone."""
 
 
 def checkpoint_task(payload: Mapping[str, Any]) -> str:
@@ -157,8 +223,9 @@ def checkpoint_task(payload: Mapping[str, Any]) -> str:
 
 def require_translation(payload: dict[str, Any], file: Path) -> None:
     """Raise InputError if the model is a tagger or a language model."""
-    # Another task may be anything; a model without a decoder is refused when it is built.
-    if (task := checkpoint_task(payload)) in SINGLE_STACKS:
+    # A user's own task may be anything; a model without a decoder is refused when it is built.
+    task = checkpoint_task(payload)
+    if task in SINGLE_STACKS:
         raise InputError(
             f"{file} was trained for task={task}, not text to text; predict checkpoint=… "
             "takes new text, evaluate checkpoint=… split=test scores it"
@@ -169,12 +236,11 @@ def load_weights(
     model: "Transformer | SingleStack", payload: dict[str, Any], file: Path, *, assign: bool = False
 ) -> None:
     """Load weights, with ``assign`` by reference, and set evaluation mode; or InputError."""
-    weights = {k: w for k, w in model.state_dict().items() if ".lora_" in k}
-    weights |= {
-        name.removeprefix(WEIGHTS_PREFIX): tensor
-        for name, tensor in payload["state_dict"].items()
-        if name.startswith(WEIGHTS_PREFIX)
-    }
+    # New adapters (LoRA) are in no checkpoint: they keep their values.
+    weights = {name: tensor for name, tensor in model.state_dict().items() if ".lora_" in name}
+    for name, tensor in payload["state_dict"].items():
+        if name.startswith(WEIGHTS_PREFIX):
+            weights[name.removeprefix(WEIGHTS_PREFIX)] = tensor
     with _weights_fit(file):
         model.load_state_dict(weights, assign=assign)
     if assign:
@@ -192,7 +258,7 @@ def _weights_fit(file: Path) -> Iterator[None]:
 
 
 def build_empty(config: ModelConfig, *, trusted: bool = False) -> Transformer:
-    """Build a model whose weights take no memory yet (torch's device ``meta``), to be loaded."""
+    """Build a model to load weights into; until then they take no memory (device ``meta``)."""
     return assemble_empty(config, assemble_transformer, trusted=trusted)
 
 
@@ -212,22 +278,100 @@ def assemble_empty(
     return model
 
 
-def load_checkpoint(path: str | os.PathLike[str], *, trusted: bool = False) -> Checkpoint:
-    """Load a translator from a file, or the best one of a run directory; or raise InputError.
-
-    If ``trusted``, the modules of its layers of a user, ``MODULE:CLASS``, are imported.
-    """
-    file = find_checkpoint(Path(path))
-    payload = read_merged(file)
-    require_translation(payload, file)
-    portable = portable_part(payload)
-    with errors_name(file):
-        model = build_empty(portable.config.model, trusted=trusted)
-    load_weights(model, payload, file, assign=True)
-    return Checkpoint(model, portable, file)
-
-
 def write_payload(payload: Any, path: Path) -> None:
-    """Write the file by ``write_archive``; the newest file of a run keeps the previous one."""
-    before = path.with_name(f"{PREVIOUS}.ckpt") if path.name == f"{LAST}.ckpt" else None
-    write_archive(payload, path, before)
+    """Write a checkpoint (``write_archive``); ``last.ckpt`` keeps the one before it."""
+    previous = path.with_name(f"{PREVIOUS}.ckpt") if path.name == f"{LAST}.ckpt" else None
+    write_archive(payload, path, previous)
+
+
+def read_portable(values: Mapping[str, Any]) -> Portable:
+    """The portable part of a checkpoint, typed and checked; raises InputError if it is wrong."""
+    raise_objections(islice(_faults(values), 1))
+    return Portable(run_config(values["config"]), values["tokenizer"], values["longest_source"])
+
+
+def _faults(portable: Mapping[str, Any]) -> Iterator[str]:
+    """Faults: values that training never writes. Later checks need the earlier ones to pass."""
+    number = portable.get("format")
+    if type(number) is not int or number != FORMAT:
+        newer = type(number) is int and number > FORMAT
+        shown = number if isinstance(number, int | str | None) else type(number).__name__
+        yield (
+            f"it has format {str(shown)[:20]!r}, this version reads format {FORMAT}; "
+            f"{'install a newer version' if newer else 'train the model again'}"
+        )
+    for name in ("tokenizer", "config"):
+        if not isinstance(portable.get(name), dict):
+            yield f"it has no {name}, as every checkpoint has"
+    if "longest_source" not in portable:
+        yield "it has no longest_source, as every checkpoint has"
+    longest = portable["longest_source"]
+    if longest is not None and (type(longest) is not int or longest < 1):
+        yield f"its longest_source is {str(longest)[:20]}, and must be a number of subwords"
+    config: Mapping[str, Any] = portable["config"]
+    for setting in fields(RunConfig):
+        if setting.name not in config:
+            yield f"its config has no {setting.name}, as every run has"
+    yield from _odd_values(config, "")
+    model = config["model"]
+    for size in ("source_vocab_size", "target_vocab_size"):
+        if isinstance(model, dict) and not model.get(size):
+            yield f"its model has no {size}, as the model of every checkpoint has"
+
+
+def _odd_values(node: Any, key: str) -> Iterator[str]:
+    """Faults: tensors, NaN and infinity in a config."""
+    if isinstance(node, dict):
+        for name, value in node.items():
+            yield from _odd_values(name, key)
+            yield from _odd_values(value, f"{key}.{name}" if key else str(name))
+    elif isinstance(node, list | tuple):
+        for value in node:
+            yield from _odd_values(value, key)
+    elif isinstance(node, Tensor) or (isinstance(node, float) and not math.isfinite(node)):
+        yield f"{key} in its config is no plain value"
+
+
+def validate_weights(model: ModelConfig, payload: Mapping[str, Any]) -> None:
+    """Raise InputError unless weights and moments are finite, and as many as the model declares."""
+    weights = payload["state_dict"].values()
+    if not all(isinstance(weight, Tensor) for weight in weights):
+        raise InputError("a weight is no tensor")
+    storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in weights}
+    narrowest = min((t.element_size() for t in weights), default=1)
+    validate_size(model, sum(storages.values()) // narrowest)
+    values = tree_leaves([payload.get(key) for key in _FINITE])
+    tensors = {value.data_ptr(): value for value in values if isinstance(value, Tensor)}
+    if not all(all_finite(tensor) for tensor in tensors.values()):
+        raise InputError("its weights hold NaN or infinity; use another checkpoint")
+
+
+def all_finite(tensor: Tensor) -> bool:
+    """Whether a tensor has neither NaN nor infinity; it is not copied."""
+    return not tensor.numel() or all(bound.isfinite() for bound in tensor.aminmax())
+
+
+def validate_size(model: ModelConfig, max_numbers: int) -> None:
+    """Raise InputError if a model that is not yet built has more than ``max_numbers`` weights."""
+    # A lower bound of the number of weights: attention has at least its queries and its output.
+    layers = model.encoder_layers + model.decoder_layers
+    attention = 2 * model.d_model * model.d_k * model.num_heads
+    feed_forward = 2 * model.d_model * model.ffn_dim
+    if model.has_own_layers:
+        # A user's own layers may have fewer weights than ours.
+        attention = 0
+        feed_forward = 0
+    shared = {"attention": attention, "feed_forward": feed_forward}.get(model.share_layers, 0)
+    declared = attention + feed_forward - shared
+    if model.share_layers != "all":
+        declared *= layers
+    declared += model.d_model * max(model.source_vocab_size, model.target_vocab_size)
+    declared += model.lora_rank * model.d_model
+    convolutions = 1 if model.share_layers == "all" else model.encoder_layers
+    declared += 2 * model.d_model**2 * (model.convolution_window or 0) * convolutions
+    if model.positions == "learned":
+        declared += model.d_model * model.max_length
+    if model.positions == "relative":
+        declared += model.num_heads * model.relative_buckets
+    if layers > _MAX_LAYERS or declared > max_numbers:
+        raise InputError("it declares a larger model than its weights are; use another checkpoint")

@@ -19,10 +19,11 @@ from transformer.checkpoint.checkpoint import (
     build_empty,
     load_checkpoint,
     load_weights,
+    read_portable,
+    validate_weights,
 )
-from transformer.checkpoint.locate import SAFETENSORS as WEIGHTS
-from transformer.checkpoint.locate import is_exported
-from transformer.checkpoint.validation import read_portable, validate_weights
+from transformer.checkpoint.run_directory import SAFETENSORS as WEIGHTS
+from transformer.checkpoint.run_directory import is_exported
 from transformer.common.errors import (
     InputError,
     errors_name,
@@ -55,7 +56,7 @@ def read_safetensors(folder: Path, *, trusted: bool = False) -> Checkpoint:
 
     with readable(folder, SafetensorError):
         weights = load_file(folder / WEIGHTS)
-        for name in [name for name, one in weights.items() if one.dtype == torch.int8]:
+        for name in [name for name, weight in weights.items() if weight.dtype == torch.int8]:
             weights[name] = weights[name] * weights.pop(name + SCALE)[:, None]
         checkpoint = read_settings(
             folder / SETTINGS,
@@ -63,14 +64,16 @@ def read_safetensors(folder: Path, *, trusted: bool = False) -> Checkpoint:
             trusted=trusted,
         )
         checkpoint.model.tie_weights()
-        names = checkpoint.model.state_dict(keep_vars=True)
+        parameters = checkpoint.model.state_dict(keep_vars=True)
         # A tied weight is written once, under one of its names.
-        written = {id(names[name]): one for name, one in weights.items() if name in names}
+        by_parameter = {
+            id(parameters[name]): weight for name, weight in weights.items() if name in parameters
+        }
         with errors_name(folder / WEIGHTS):
-            absent = [name for name, one in names.items() if id(one) not in written]
+            absent = [name for name, p in parameters.items() if id(p) not in by_parameter]
             raise_objections(f"it lacks {name}" for name in sorted(absent))
-        weights |= {name: written[id(one)] for name, one in names.items()}
-        weights = {WEIGHTS_PREFIX + name: one for name, one in weights.items()}
+        weights |= {name: by_parameter[id(p)] for name, p in parameters.items()}
+        weights = {WEIGHTS_PREFIX + name: weight for name, weight in weights.items()}
         load_weights(checkpoint.model, {"state_dict": weights}, folder / WEIGHTS, assign=True)
         return checkpoint
 

@@ -50,7 +50,7 @@ _DTYPES = {str(t): t for t in (torch.float32, torch.float64, torch.float16, torc
 
 
 class _ChunkLocation(NamedTuple):
-    """The place of one rank's rows of a tensor, by the names of DCP."""
+    """The position of one rank's rows of a tensor in a file, with DCP's names."""
 
     relative_path: str
     offset: int
@@ -60,7 +60,7 @@ class _ChunkLocation(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """The folder of a checkpoint, and what it holds."""
+    """A folder with the parts of a checkpoint, and DCP's description of it."""
 
     folder: Path
     metadata: Metadata
@@ -95,17 +95,18 @@ class StoredTensor:
 
     @property
     def metadata(self) -> TensorStorageMetadata:
-        found = self.parts.metadata.state_dict_metadata[self.name]
-        assert isinstance(found, TensorStorageMetadata)
-        return found
+        metadata = self.parts.metadata.state_dict_metadata[self.name]
+        assert isinstance(metadata, TensorStorageMetadata)
+        return metadata
 
     @property
     def shape(self) -> Size:
         return self.metadata.size
 
     def empty(self, scratch: Path | None = None) -> Tensor:
-        """Memory for the whole tensor; in a folder, a deleted file that is mapped."""
-        shape, dtype = self.shape, self.metadata.properties.dtype
+        """Memory for the whole tensor; with a ``scratch`` folder, a mapped file without a name."""
+        shape = self.shape
+        dtype = self.metadata.properties.dtype
         if scratch is None or not shape.numel():
             return torch.empty(shape, dtype=dtype)
         with NamedTemporaryFile(dir=scratch) as file:
@@ -123,7 +124,8 @@ class _Reader(dcp.FileSystemReader):
 
     def __init__(self, parts: Parts) -> None:
         super().__init__(parts.folder)
-        self.metadata, self.folder = parts.metadata, parts.folder
+        self.metadata = parts.metadata
+        self.folder = parts.folder
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
         return self.metadata
@@ -148,10 +150,10 @@ class _Reader(dcp.FileSystemReader):
         try:
             with zipfile.ZipFile(data) as archive:
                 checked_sizes(archive, piece.length)
-                wrong = archive.testzip()
+                damaged_record = archive.testzip()
         except Exception as error:  # readers of a damaged archive raise almost any
             raise zipfile.BadZipFile(f"{path} is damaged ({error})") from error
-        if wrong is not None:
+        if damaged_record is not None:
             raise zipfile.BadZipFile(f"{path} is damaged")
         data.seek(0)
         tensor: Tensor = torch.load(data, map_location="cpu", weights_only=True)
@@ -159,7 +161,7 @@ class _Reader(dcp.FileSystemReader):
 
 
 def _allocate(file: int, size: int, folder: Path) -> None:
-    """Take room on the disk, where the system can; InputError if there is none."""
+    """Reserve space on the disk, if the system can; InputError if there is too little."""
     if hasattr(os, "posix_fallocate"):
         try:
             os.posix_fallocate(file, 0, size)
@@ -199,27 +201,37 @@ def _step(step: Any) -> Any:
 
 
 def described(metadata: Metadata, names: list[str], folder: Path) -> dict[str, Any]:
-    """What the parts hold, as plain values; ``names`` are those of ``split``, in their order.
+    """DCP's description of the parts, as plain values; ``names`` are those of ``split``, in order.
 
-    ``pieces`` has a row for each part of a tensor: numbers of tensor and file, first byte, number
-    of bytes, first row, number of rows. Ranks share out the rows of a tensor.
+    Each rank has some rows of a tensor. ``pieces`` has a row for each part of a tensor: numbers of
+    tensor and file, first byte, number of bytes, first row, number of rows.
     """
-    files = sorted({place.relative_path for place in metadata.storage_data.values()})
-    pieces, tensors = [], []
+    files = sorted({location.relative_path for location in metadata.storage_data.values()})
+    pieces = []
+    tensors = []
     for number, name in enumerate(names):
         tensor: Any = metadata.state_dict_metadata[name]
         tensors.append([name, str(tensor.properties.dtype), list(tensor.size)])
         for chunk in tensor.chunks:
-            place = metadata.storage_data[MetadataIndex(name, chunk.offsets)]
-            span = place.offset, place.length, chunk.offsets[0], chunk.sizes[0]
-            if chunk.sizes.numel():
-                pieces.append([number, files.index(place.relative_path), *span])
+            if not chunk.sizes.numel():
+                continue
+            location = metadata.storage_data[MetadataIndex(name, chunk.offsets)]
+            pieces.append(
+                [
+                    number,
+                    files.index(location.relative_path),
+                    location.offset,
+                    location.length,
+                    chunk.offsets[0],
+                    chunk.sizes[0],
+                ]
+            )
     table = torch.tensor(pieces, dtype=torch.int64)
     return {"folder": folder.name, "files": files, "tensors": tensors, "pieces": table}
 
 
 def locate(index: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """The payload of an index in a folder, whose sharded tensors are not read yet: StoredTensor.
+    """The payload of an index in a folder; its sharded tensors are not read yet (StoredTensor).
 
     Raises InputError if the parts are not all there.
     """
@@ -249,7 +261,8 @@ def _metadata(table: Mapping[str, Any], folder: Path) -> Metadata:
     Each row of each tensor lies in one piece, and the pieces are no larger than the files, so that
     their size bounds time and memory.
     """
-    files, tensors = table["files"], {}
+    files = table["files"]
+    tensors = {}
     locations: dict[MetadataIndex, _ChunkLocation] = {}
     sizes = []
     for name in files:
@@ -259,10 +272,12 @@ def _metadata(table: Mapping[str, Any], folder: Path) -> Metadata:
     for name, dtype, shape in table["tensors"]:
         properties = TensorProperties(dtype=_DTYPES[dtype])
         tensors[name] = TensorStorageMetadata(properties, Size(shape), [])
-    names, rows = list(tensors), dict.fromkeys(tensors, 0)
+    names = list(tensors)
+    rows = dict.fromkeys(tensors, 0)
     total = 0
     for number, file, start, length, first, count in table["pieces"].tolist():
-        tensor, name = tensors[names[number]], names[number]
+        name = names[number]
+        tensor = tensors[name]
         offset = Size([first, *[0] * (len(tensor.size) - 1)])
         shape = Size([count, *tensor.size[1:]])
         fits = shape.numel() * tensor.properties.dtype.itemsize <= length and start >= 0
@@ -281,24 +296,27 @@ def _metadata(table: Mapping[str, Any], folder: Path) -> Metadata:
 def read_whole(payload: dict[str, Any], scratch: Path | None = None) -> dict[str, Any]:
     """Read the tensors that ``locate`` has left out; tied names share one tensor again.
 
-    With a folder for scratch files, they are mapped files and not memory of this process.
+    With a ``scratch`` folder, they are mapped files and not memory of this process.
     """
-    whole: dict[StoredTensor, Tensor] = {}
+    tensors: dict[StoredTensor, Tensor] = {}
 
     def allocate(value: Any) -> Any:
         if not isinstance(value, StoredTensor):
             return value
-        if value not in whole:
-            whole[value] = value.empty(scratch)
-        return whole[value]
+        if value not in tensors:
+            tensors[value] = value.empty(scratch)
+        return tensors[value]
 
-    payload = tree_map(allocate, {k: v for k, v in payload.items() if k != SHARDS})
-    read_into(whole.items())
+    payload = tree_map(allocate, {key: v for key, v in payload.items() if key != SHARDS})
+    read_into(tensors.items())
     return payload
 
 
 def read_into(tensors: Iterable[tuple[StoredTensor, Tensor]]) -> None:
-    """Read stored tensors into others, of sharded ones the rows of this rank; or InputError."""
+    """Read stored tensors into others, of sharded ones the rows of this rank.
+
+    Raises InputError if they cannot be read.
+    """
     by_parts: dict[Parts, dict[str, Tensor]] = {}
     for stored, tensor in tensors:
         by_parts.setdefault(stored.parts, {})[stored.name] = tensor

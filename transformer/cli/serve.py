@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from transformer.cli.threads import set_search_threads
 from transformer.commands.serve import Service, serve
 from transformer.settings.commands import ServeConfig
-from transformer.training.optimization.cpu_allocator import return_freed_memory
+from transformer.training.cpu_allocator import return_freed_memory
 
 
 def run(config: ServeConfig, _: Sequence[str]) -> None:

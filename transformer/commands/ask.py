@@ -15,8 +15,7 @@ from transformer.common.errors import InputError
 from transformer.common.files import given_path, written_whole
 from transformer.data.text.lines import read_lines
 from transformer.data.text.parallel import plain_pairs
-from transformer.recipes.remote_client import ANSWER_START, Client, ask_all
-from transformer.recipes.remote_teacher import Answer, RemoteTeacher
+from transformer.recipes.remote_teacher import ANSWER_START, Answer, Client, RemoteTeacher, ask_all
 from transformer.settings.commands import AskConfig, ServerKeys
 
 SOURCE, TARGET, LEFT_OUT = "source.txt", "target.txt", "left_out.jsonl"

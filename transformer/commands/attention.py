@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 
 from transformer.checkpoint.checkpoint import Loaded
-from transformer.checkpoint.locate import checkpoint_file, run_folder
+from transformer.checkpoint.run_directory import checkpoint_file, run_folder
 from transformer.checkpoint.trust import require_trust
 from transformer.common.errors import InputError
 from transformer.common.files import require_writable, written_whole

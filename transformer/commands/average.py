@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import NamedTuple
 
+from transformer.checkpoint.averaging import average_checkpoints, recent_checkpoints
 from transformer.checkpoint.checkpoint import write_payload
 from transformer.settings.commands import AverageConfig
-from transformer.training.checkpointing.averaging import average_checkpoints, recent_checkpoints
 
 
 class Average(NamedTuple):

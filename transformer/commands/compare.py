@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from zipfile import is_zipfile
 
 from transformer.checkpoint.checkpoint import Loaded, read_payload, require_translation
-from transformer.checkpoint.locate import checkpoint_file, is_exported
+from transformer.checkpoint.run_directory import checkpoint_file, is_exported
 from transformer.commands.scored_text import (
     own_text,
     pairs_to_score,

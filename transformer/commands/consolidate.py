@@ -4,7 +4,7 @@ from pathlib import Path
 
 from transformer.checkpoint.archive import write_archive
 from transformer.checkpoint.checkpoint import read_parts, read_payload
-from transformer.checkpoint.locate import find_checkpoint
+from transformer.checkpoint.run_directory import find_checkpoint
 from transformer.settings.commands import ConsolidateConfig
 
 

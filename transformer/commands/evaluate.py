@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from transformer.checkpoint.checkpoint import Loaded, portable_part, read_payload
-from transformer.checkpoint.locate import checkpoint_file, find_checkpoint, is_ctranslate2
+from transformer.checkpoint.run_directory import checkpoint_file, find_checkpoint, is_ctranslate2
 from transformer.checkpoint.trust import require_trust
 from transformer.commands.scored_text import (
     other_task,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from transformer.checkpoint.checkpoint import portable_part, read_payload
-from transformer.checkpoint.locate import find_checkpoint
+from transformer.checkpoint.run_directory import find_checkpoint
 from transformer.common.cache import locked
 from transformer.common.files import given_path
 from transformer.data.corpora.split import Split

@@ -5,7 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from transformer.checkpoint.locate import run_folder
+from transformer.checkpoint.run_directory import run_folder
 from transformer.common.errors import InputError
 from transformer.common.files import require_new
 from transformer.common.hub import hub_error, repository

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 
 from transformer.checkpoint.checkpoint import checkpoint_task, read_payload
-from transformer.checkpoint.locate import find_checkpoint
+from transformer.checkpoint.run_directory import find_checkpoint
 from transformer.commands.lines import format_line, given_lines, required_files
 from transformer.common.files import written_whole
 from transformer.decoding.device import find_device, suited_batch_tokens

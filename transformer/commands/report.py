@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from transformer.checkpoint.checkpoint import portable_part, read_payload, require_translation
-from transformer.checkpoint.locate import find_checkpoint, run_folder
+from transformer.checkpoint.run_directory import find_checkpoint, run_folder
 from transformer.checkpoint.trust import named_classes, require_trust
 from transformer.common.errors import InputError
 from transformer.common.files import require_writable, write_text_whole
@@ -11,7 +11,7 @@ from transformer.common.own_code import import_code
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.interchange.readme import Published, model_card
 from transformer.interchange.translators import fetched
-from transformer.runs.report_values import require_config, run_report, write_report
+from transformer.runs.report import require_config, run_report, write_report
 from transformer.settings.commands import ReportConfig
 
 

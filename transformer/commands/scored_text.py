@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from transformer.checkpoint.checkpoint import portable_part, read_payload
-from transformer.checkpoint.locate import find_checkpoint, is_exported
+from transformer.checkpoint.run_directory import find_checkpoint, is_exported
 from transformer.checkpoint.trust import named_classes
 from transformer.commands.scoring import require_trusted
 from transformer.common.errors import InputError, MissingFile

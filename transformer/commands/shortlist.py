@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from transformer.checkpoint.checkpoint import portable_part, read_payload, require_translation
-from transformer.checkpoint.locate import find_checkpoint, run_folder
+from transformer.checkpoint.run_directory import find_checkpoint, run_folder
 from transformer.checkpoint.trust import require_trust
 from transformer.common.errors import InputError
 from transformer.common.files import require_writable

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from transformer.checkpoint.checkpoint import Loaded
-from transformer.checkpoint.locate import run_folder
+from transformer.checkpoint.run_directory import run_folder
 from transformer.commands.scored_text import other_task, pairs_to_score, text_to_score
 from transformer.commands.scoring import changed_metrics
 from transformer.common.errors import InputError, did_you_mean

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from transformer.checkpoint.checkpoint import Loaded
-from transformer.checkpoint.locate import ENGINE_WEIGHTS, is_ctranslate2
+from transformer.checkpoint.run_directory import ENGINE_WEIGHTS, is_ctranslate2
 from transformer.commands.lines import format_line, given_lines, required_files
 from transformer.commands.part_files import LineAssignment, PartFiles, open_part
 from transformer.common.errors import InputError, errors_name

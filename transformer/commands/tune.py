@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from transformer.checkpoint import checkpoint
 from transformer.checkpoint.checkpoint import Loaded
-from transformer.checkpoint.locate import TUNED, find_checkpoint
+from transformer.checkpoint.run_directory import TUNED, find_checkpoint
 from transformer.checkpoint.trust import named_classes
 from transformer.commands.scoring import changed_metrics, require_trusted
 from transformer.common.files import require_writable

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from transformer.checkpoint import checkpoint
-from transformer.checkpoint.locate import find_checkpoint
+from transformer.checkpoint.run_directory import find_checkpoint
 from transformer.common.errors import InputError, errors_name
 from transformer.data.batching.batch import UNTAGGED, collate
 from transformer.data.batching.batch_sequence import BatchKey

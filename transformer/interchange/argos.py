@@ -19,13 +19,15 @@ from transformer.interchange.verification import PLAIN, compare_texts
 from transformer.settings.data import DataConfig
 from transformer.settings.metrics import MetricsConfig
 
-BEAM, LENGTH_PENALTY = 4, 0.2
+BEAM = 4
+LENGTH_PENALTY = 0.2
 """The search of Argos; it divides the log-probability by the length to this power."""
 
 
 def write_argos(translator: Translator, data: DataConfig, folder: Path, quantization: str) -> Path:
     """Write ``translate-SOURCE_TARGET-1_0.argosmodel``; InputError if no package can hold it."""
-    config, tokenizer = translator.model.config, translator.tokenizer
+    config = translator.model.config
+    tokenizer = translator.tokenizer
     length = ctranslate2.ENGINE_LENGTH
     required = {
         "tokenizer.joint=true": tokenizer.joint,
@@ -39,7 +41,8 @@ def write_argos(translator: Translator, data: DataConfig, folder: Path, quantiza
         for name, holds in required.items()
         if not holds
     )
-    source, target = data.source, data.target
+    source = data.source
+    target = data.target
     name = f"translate-{source}_{target}-1_0"
     file = folder / f"{name}.argosmodel"
     metadata = {
@@ -68,12 +71,17 @@ def verify_argos(
 ) -> dict[str, Any]:
     """Compare a model with its package, which searches as Argos does (``compare_texts``)."""
     like_argos = {
-        **{**PLAIN, "algorithm": "beam", "beam_size": BEAM, "stopping": "full"},
+        **PLAIN,
+        "algorithm": "beam",
+        "beam_size": BEAM,
+        "stopping": "full",
         # The engine has no empty hypothesis, unless it is asked for.
         "min_length": 1,
-        **{"length_penalty": LENGTH_PENALTY, "length_penalty_form": "average"},
+        "length_penalty": LENGTH_PENALTY,
+        "length_penalty_form": "average",
         # The limit of the engine.
-        **{"max_length_ratio": 0.0, "max_length_offset": 256},
+        "max_length_ratio": 0.0,
+        "max_length_offset": 256,
     }
     translate = partial(translate_as_argos, file)
     return compare_texts(translator, like_argos, translate, pairs, metrics)
@@ -100,5 +108,5 @@ def translate_as_argos(file: Path, texts: Sequence[str]) -> list[str]:
             max_batch_size=2048,
             batch_type="tokens",
         )
-        found = [cutter.decode_pieces(one.hypotheses[0]) for one in results]
-    return [text.replace("▁", " ").replace("_", " ").strip() for text in found]
+        decoded = [cutter.decode_pieces(result.hypotheses[0]) for result in results]
+    return [text.replace("▁", " ").replace("_", " ").strip() for text in decoded]

@@ -1,6 +1,13 @@
-"""A model for CTranslate2 (Klein et al. 2020, section 6), as ``ctranslate2.specs`` has it."""
+"""A model for CTranslate2 (Klein et al. 2020, section 6): its export, and an engine that runs it.
 
+The engine searches with our beam size and ``stopping=full``; our length penalty ranks its
+hypotheses. Its probabilities exclude the padding and beginning symbols.
+"""
+
+import logging
+import time
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -8,14 +15,28 @@ import numpy as np
 import torch
 from torch import nn
 
-from transformer.checkpoint.checkpoint import Checkpoint
+from transformer.checkpoint.checkpoint import Checkpoint, validate_size
 from transformer.checkpoint.exported import read_settings
-from transformer.checkpoint.locate import ENGINE_WEIGHTS as WEIGHTS
-from transformer.checkpoint.validation import validate_size
-from transformer.common.errors import InputError
+from transformer.checkpoint.run_directory import ENGINE_WEIGHTS as WEIGHTS
+from transformer.common.errors import InputError, raise_objections, readable
+from transformer.common.files import given_path
+from transformer.data.text.parallel import Referenced
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.search.shortlist import Shortlist
-from transformer.interchange.format_limits import CTRANSLATE2, check_expressible, check_formula
+from transformer.decoding.batched_search import max_subwords
+from transformer.decoding.fingerprint import check_fingerprint
+from transformer.decoding.long_inputs import Segment
+from transformer.decoding.search.search import Hypothesis
+from transformer.decoding.search.shortlist import ENGINE_FILE, Shortlist
+from transformer.decoding.translator import Searcher, Translator, torch_engine
+from transformer.interchange.verification import (
+    CTRANSLATE2,
+    PLAIN,
+    agreement,
+    check_expressible,
+    check_formula,
+    compare_scores,
+    uncut_pairs,
+)
 from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.decoder import DecoderLayer
 from transformer.model.encoder import EncoderLayer
@@ -23,17 +44,31 @@ from transformer.model.layers.embedding import Embedding
 from transformer.model.layers.feedforward import GatedFeedForward
 from transformer.model.positions.t5_buckets import BucketBias
 from transformer.model.transformer import Transformer
+from transformer.settings.decoding import SearchConfig
+from transformer.settings.metrics import MetricsConfig
 from transformer.settings.model import ModelConfig
 from transformer.settings.tokenizer import BOS, EOS, PAD, UNK
 
 if TYPE_CHECKING:
     from ctranslate2.specs import TransformerSpec
 
+log = logging.getLogger(__name__)
+
 SETTINGS = "transformer.json"
 """Settings for a translation without the run; the engine does not read them."""
 
 ENGINE_LENGTH = 1024
 """Default limit of the engine for the subwords of a source."""
+
+SEARCHABLE: dict[str, tuple[Any, ...]] = {
+    "algorithm": ("beam", "greedy"),
+    "coverage_penalty": (0,),
+    "eos_threshold": (0,),
+    # The engine renormalizes over the remaining tokens; our search does not.
+    "min_length": (0,),
+    "no_repeat_ngram": (0,),
+}
+"""The values of these settings that CTranslate2 can do; it can do all values of the others."""
 
 
 def write_ctranslate2(
@@ -59,11 +94,15 @@ def write_ctranslate2(
     target = tokenizer.subwords(range(tokenizer.target_vocab_size))
     spec.register_source_vocabulary(list(source))
     spec.register_target_vocabulary(list(target))
-    spec.config.bos_token = spec.config.decoder_start_token = target[BOS]
-    spec.config.eos_token, spec.config.unk_token = target[EOS], target[UNK]
+    spec.config.bos_token = target[BOS]
+    spec.config.decoder_start_token = target[BOS]
+    spec.config.eos_token = target[EOS]
+    spec.config.unk_token = target[UNK]
     spec.config.add_source_eos = True
-    norms = (m for m in model.modules() if isinstance(m, nn.LayerNorm | nn.RMSNorm))
-    spec.config.layer_norm_epsilon = next(norms).eps
+    norm = next(
+        module for module in model.modules() if isinstance(module, nn.LayerNorm | nn.RMSNorm)
+    )
+    spec.config.layer_norm_epsilon = norm.eps
     spec.validate()
     spec.optimize(quantization=None if quantization == "float32" else quantization)
     spec.save(str(folder))
@@ -75,9 +114,13 @@ def vocabulary_map(file: Path, tokenizer: Tokenizer) -> str:
     source = tokenizer.source_subwords(range(tokenizer.source_vocab_size))
     target = tokenizer.subwords(range(tokenizer.target_vocab_size))
     rows = [("", shortlist.common), *zip(source, shortlist.candidates, strict=True)]
-    # A space separates; in a name, which is that of a tag, it would begin another.
-    named = ((name, dict.fromkeys(target[i] for i in ids)) for name, ids in rows if " " not in name)
-    return "".join(f"{name}\t{' '.join(t for t in ids if ' ' not in t)}\n" for name, ids in named)
+    lines = []
+    for name, ids in rows:
+        # A space separates candidates, so the names of tags, which have spaces, are left out.
+        if " " not in name:
+            candidates = dict.fromkeys(target[i] for i in ids if " " not in target[i])
+            lines.append(f"{name}\t{' '.join(candidates)}\n")
+    return "".join(lines)
 
 
 def read_ctranslate2(folder: Path) -> Checkpoint:
@@ -91,9 +134,15 @@ def _spec(config: ModelConfig) -> "TransformerSpec":
     from ctranslate2.specs.common_spec import Activation
     from ctranslate2.specs.transformer_spec import TransformerDecoderSpec, TransformerEncoderSpec
 
-    relu, gelu, swish = Activation.RELU, Activation.GELU, Activation.SWISH
-    activations = {"relu": relu, "gelu": gelu, "geglu": gelu, "swish": swish, "swiglu": swish}
-    activations |= dict.fromkeys(("gelu_tanh", "geglu_tanh"), Activation.GELUTanh)
+    activations = {
+        "relu": Activation.RELU,
+        "gelu": Activation.GELU,
+        "geglu": Activation.GELU,
+        "gelu_tanh": Activation.GELUTanh,
+        "geglu_tanh": Activation.GELUTanh,
+        "swish": Activation.SWISH,
+        "swiglu": Activation.SWISH,
+    }
     shared: dict[str, Any] = {
         "pre_norm": config.norm_order == "pre",
         "activation": activations[config.activation],
@@ -102,8 +151,10 @@ def _spec(config: ModelConfig) -> "TransformerSpec":
         "relative_attention_bias": config.positions == "relative",
         "layernorm_embedding": config.embedding_norm,
     }
-    heads = {"num_heads_kv": config.num_kv_heads, "head_dim": config.head_dim}
-    shared |= {name: value for name, value in heads.items() if value is not None}
+    if config.num_kv_heads is not None:
+        shared["num_heads_kv"] = config.num_kv_heads
+    if config.head_dim is not None:
+        shared["head_dim"] = config.head_dim
     if config.positions == "rotary":
         shared |= {"rotary_dim": config.d_k, "rotary_interleave": False}
     encoder = TransformerEncoderSpec(config.encoder_layers, config.num_heads, **shared)
@@ -121,12 +172,12 @@ def _fill(spec: "TransformerSpec", model: Transformer) -> None:
         length = max(length, ENGINE_LENGTH)
     _fill_embedding(spec.encoder.embeddings[0], spec.encoder, model.source_embedding, length)
     _fill_embedding(spec.decoder.embeddings, spec.decoder, model.target_embedding, length)
-    encoder = cast(Iterable[EncoderLayer], model.encoder.layers)
-    for into, layer in zip(spec.encoder.layer, encoder, strict=True):
+    encoder_layers = cast(Iterable[EncoderLayer], model.encoder.layers)
+    for into, layer in zip(spec.encoder.layer, encoder_layers, strict=True):
         _fill_attention(into.self_attention, layer.attention, layer.attention_residual.norm)
         _fill_feed_forward(into.ffn, layer.feed_forward, layer.feed_forward_residual.norm)
-    decoder = cast(Iterable[DecoderLayer], model.decoder.layers)
-    for into, block in zip(spec.decoder.layer, decoder, strict=True):
+    decoder_layers = cast(Iterable[DecoderLayer], model.decoder.layers)
+    for into, block in zip(spec.decoder.layer, decoder_layers, strict=True):
         _fill_attention(into.self_attention, block.self_attention, block.self_residual.norm)
         cross = block.cross_attention
         _fill_attention(into.attention, cross, block.cross_residual.norm, cross=True)
@@ -137,11 +188,11 @@ def _fill(spec: "TransformerSpec", model: Transformer) -> None:
     spec.decoder.projection.weight = _array(model.projection.weight)
     if model.config.scale_output:
         spec.decoder.scale_outputs = model.config.output_scale
-    for stack, own in ((spec.encoder, model.encoder), (spec.decoder, model.decoder)):
-        bias = own.attention_context.bias
+    for into_stack, stack in ((spec.encoder, model.encoder), (spec.decoder, model.decoder)):
+        bias = stack.attention_context.bias
         if isinstance(bias, BucketBias):
-            for layer in stack.layer:
-                into = layer.self_attention
+            for into_layer in into_stack.layer:
+                into = into_layer.self_attention
                 into.relative_attention_bias = _array(bias.table)
                 into.relative_attention_max_distance = np.int32(bias.max_distance)
 
@@ -160,10 +211,12 @@ def _fill_attention(
     into: Any, attention: MultiHeadAttention, norm: nn.Module, *, cross: bool = False
 ) -> None:
     # CTranslate2 joins the projections of one input into one matrix.
-    query, key, value = attention.query, attention.key, attention.value
-    groups = [[query], [key, value]] if cross else [[query, key, value]]
-    for linear, group in zip(into.linear, [*groups, [attention.output]], strict=True):
-        _fill_linear(linear, group)
+    if cross:
+        groups = [[attention.query], [attention.key, attention.value], [attention.output]]
+    else:
+        groups = [[attention.query, attention.key, attention.value], [attention.output]]
+    for into_linear, group in zip(into.linear, groups, strict=True):
+        _fill_linear(into_linear, group)
     if attention.head_mask is not None:
         # The engine cannot switch heads off: their output weights become zero.
         mask = attention.head_mask.repeat_interleave(attention.head_dim)
@@ -198,3 +251,177 @@ def _fill_norm(into: Any, norm: nn.Module) -> None:
 def _array(tensor: torch.Tensor) -> Any:
     # A copy: quantizing a spec changes its arrays in place.
     return tensor.detach().float().cpu().contiguous().numpy().copy()
+
+
+def check_search(search: SearchConfig, tokenizer: Tokenizer) -> None:
+    """Raise InputError for settings that CTranslate2 does not have."""
+    if search.shortlist and tokenizer.tags.sentences:
+        raise InputError(
+            "decoding.shortlist: the vmap.txt of CTranslate2 cannot name the separator of a "
+            "document; set decoding.shortlist=null, or use engine=torch"
+        )
+    raise_objections(
+        f"decoding.{name}={getattr(search, name)} cannot be done alike by engine=ctranslate2; set "
+        f"decoding.{name}={values[0]}, or use engine=torch"
+        for name, values in SEARCHABLE.items()
+        if getattr(search, name) not in values
+    )
+
+
+class EngineBeams:
+    """The hypotheses of the engine for source subwords, ranked by our length penalty."""
+
+    def __init__(self, translator: Translator, folder: Path, device: torch.device) -> None:
+        import ctranslate2
+
+        self.tokenizer = translator.tokenizer
+        self.search = translator.search
+        self.batch_tokens = translator.batch_tokens
+        self.max_subwords = max_subwords(translator.model)
+        subwords = self.tokenizer.subwords(range(self.tokenizer.target_vocab_size))
+        self.ids = {subword: number for number, subword in enumerate(subwords)}
+        with readable(folder):
+            self.engine = ctranslate2.Translator(
+                str(folder),
+                intra_threads=torch.get_num_threads(),
+                device=device.type,
+                device_index=device.index or 0,
+            )
+
+    def limit(self, segment: Sequence[int]) -> int:
+        """Maximum length of its translation; the engine has one limit for all segments."""
+        return min(self.max_subwords, self.search.limit(len(segment)))
+
+    def __call__(self, segments: Sequence[Sequence[int]]) -> list[list[Hypothesis]]:
+        """Search them all; hypotheses may be longer than the limit of their segment."""
+        width = self.search.beam_size
+        # Without a penalty the engine would stop a beam search earlier than ours. In greedy search
+        # it divides only some scores by the penalty.
+        power = (self.search.length_penalty or 1e-6) if width > 1 else 0.0
+        results = self.engine.translate_batch(
+            [self.tokenizer.source_subwords(segment) for segment in segments],
+            beam_size=width,
+            num_hypotheses=width,
+            length_penalty=power,
+            min_decoding_length=0,
+            # The end symbol counts as one more.
+            max_decoding_length=max(map(self.limit, segments), default=0) + 1,
+            max_input_length=0,
+            max_batch_size=max(1, self.batch_tokens // width),
+            batch_type="tokens",
+            return_scores=True,
+            use_vmap=self.search.shortlist is not None,
+        )
+        return [self._ranked(result.hypotheses, result.scores, power) for result in results]
+
+    def _ranked(
+        self, hypotheses: list[list[str]], scores: list[float], power: float
+    ) -> list[Hypothesis]:
+        ranked = []
+        for subwords, score in zip(hypotheses, scores, strict=True):
+            length = len(subwords) + 1
+            total = score * length**power
+            tokens = tuple(self.ids[subword] for subword in subwords)
+            ranked.append(Hypothesis(tokens, total / self.search.penalty(length), total))
+        return sorted(ranked, key=lambda hypothesis: -hypothesis.score)
+
+
+@dataclass(frozen=True)
+class CTranslate2Engine:
+    """The engine with an export of the model; a device of None is that of the model."""
+
+    folder: Path
+    device: torch.device | None = None
+
+    def __call__(self, translator: Translator) -> Searcher:
+        """Load the export; raises InputError for another model or a search that it cannot do."""
+        return CTranslate2Searcher(translator, self.folder, self.device or translator.device)
+
+
+class CTranslate2Searcher:
+    """Searches with the engine, and with our search for constraints and too long hypotheses.
+
+    An export alone (``read_ctranslate2``) has no model for our search: it cuts hypotheses at their
+    limit, and refuses constraints.
+    """
+
+    def __init__(self, translator: Translator, folder: Path, device: torch.device) -> None:
+        check_search(translator.search, translator.tokenizer)
+        shortlist = translator.search.shortlist
+        if shortlist:
+            file = folder / ENGINE_FILE
+            exported = file.read_text(encoding="utf-8") if file.is_file() else ""
+            # An export without its run has no other.
+            expected = exported
+            if shortlist != "auto":
+                expected = vocabulary_map(given_path(shortlist), translator.tokenizer)
+            if not exported or exported != expected:
+                raise InputError(
+                    f"{file} is missing, or of another shortlist; export again with "
+                    "RUN/shortlist.npz, or set decoding.shortlist=null"
+                )
+        if translator.search.stopping == "exact" and translator.search.beam_size > 1:
+            log.warning("engine=ctranslate2 stops with a full beam, as decoding.stopping=full does")
+        self.has_model = translator.device.type != "meta"
+        if self.has_model:
+            check_fingerprint(translator.model, translator.tokenizer, folder)
+        self.torch_search = torch_engine(translator)
+        self.nbest = translator.search.nbest
+        self.beams = EngineBeams(translator, folder, device)
+
+    def __call__(self, segments: Sequence[Segment]) -> list[list[Hypothesis]]:
+        """Search them all; raises InputError for constraints where there is only the export."""
+        limits = [self.beams.limit(segment.subwords) for segment in segments]
+        beams = self.beams([segment.subwords for segment in segments])
+        if not self.has_model:
+            if any(segment.constraints for segment in segments):
+                raise InputError("an export alone has no prefix, must or never; give its run")
+            beams = [
+                [replace(hypothesis, tokens=hypothesis.tokens[:limit]) for hypothesis in beam]
+                for beam, limit in zip(beams, limits, strict=True)
+            ]
+        # The engine has one limit for all segments, and no constraints.
+        again = [
+            index
+            for index, beam in enumerate(beams)
+            if segments[index].constraints or any(len(h.tokens) > limits[index] for h in beam)
+        ]
+        searched_again = self.torch_search([segments[index] for index in again])
+        for index, beam in zip(again, searched_again, strict=True):
+            beams[index] = beam
+        return [beam[: self.nbest] for beam in beams]
+
+
+def verify_ctranslate2(
+    translator: Translator, folder: Path, pairs: Sequence[Referenced], metrics: MetricsConfig
+) -> dict[str, Any]:
+    """Compare greedy translations of a model and its export: equal tokens, scores and times."""
+    tokenizer = translator.tokenizer
+    pairs = uncut_pairs(pairs, translator)
+    sources = [source for source, _ in pairs]
+    search = replace(translator.search, **PLAIN)
+    original = Translator(translator.model, tokenizer, search, translator.batch_tokens)
+    engine = EngineBeams(original, folder, torch.device("cpu"))
+    start = time.perf_counter()
+    translations = original.translate(sources)
+    middle = time.perf_counter()
+    segments = tokenizer.encode_source(sources)
+    beams = engine(segments)
+    # The engine has one limit for all segments.
+    exported = [
+        beam[0].tokens[: engine.limit(segment)]
+        for segment, beam in zip(segments, beams, strict=True)
+    ]
+    end = time.perf_counter()
+    tokens = [translation.tokens for translation in translations]
+    texts = [translation.text for translation in translations]
+    return {
+        "split": "validation",
+        "sentences": len(sources),
+        "search": "greedy (beam size 1)",
+        "agreement": round(agreement(tokens, list(map(tokenizer.subwords, exported))), 4),
+        **compare_scores(texts, tokenizer.decode_target(exported), pairs, metrics),
+        "speed_up": round((middle - start) / (end - middle), 2),
+        # The type of the quantization, or another that this machine supports.
+        "computed_in": engine.engine.compute_type,
+    }

@@ -15,8 +15,11 @@ from transformer.common.schema import typed_value
 _MOST_UNPACKED = 4
 """Limit of the unpacked bytes of an npz, as a multiple of its size: weights hardly shrink."""
 
-_DEEPEST, _MOST_EVENTS = 10, 2_000_000
-"""Nested collections of a YAML file, and its keys and values; a vocabulary has about 100,000."""
+_DEEPEST = 10
+"""Nested collections of a YAML file."""
+
+_MOST_EVENTS = 2_000_000
+"""Keys and values of a YAML file; a vocabulary has about 100,000."""
 
 
 def read_json(file: Path) -> Any:
@@ -59,11 +62,11 @@ def read_arrays(file: Path) -> dict[str, Any]:
     """The arrays of an npz, which may not unpack to far more than its size; none is unpickled."""
     with readable(file), zipfile.ZipFile(file) as archive:
         members = archive.infolist()
-        if sum(one.file_size for one in members) > _MOST_UNPACKED * file.stat().st_size:
+        if sum(member.file_size for member in members) > _MOST_UNPACKED * file.stat().st_size:
             raise ValueError(f"it unpacks to more than {_MOST_UNPACKED} times its size")
-        found = {}
-        for one in members:
-            with archive.open(one) as member:
-                name = one.filename.removesuffix(".npy")
-                found[name] = np.lib.format.read_array(member, allow_pickle=False)
-        return found
+        arrays = {}
+        for member in members:
+            with archive.open(member) as file_of_array:
+                name = member.filename.removesuffix(".npy")
+                arrays[name] = np.lib.format.read_array(file_of_array, allow_pickle=False)
+        return arrays

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from transformer.checkpoint.locate import TUNED, find_checkpoint, is_exported, run_folder
+from transformer.checkpoint.run_directory import TUNED, find_checkpoint, is_exported, run_folder
 from transformer.common.files import read_json
 from transformer.common.hub import cached_model
 from transformer.common.language_names import language_name
@@ -43,53 +43,61 @@ def model_card(
     run: RunConfig,
     report: dict[str, Any],
     library: str,
-    about: Published,
+    published: Published,
 ) -> str:
     """The text of the card of a run, by values of its ``report.json``."""
     data = run.data
-    found = report.get("tests", ())
-    tests: Tests = {t["name"]: t["scores"][0] for t in found if t["name"].startswith("test")}
+    tests: Tests = {}
+    for test in report.get("tests", ()):
+        if test["name"].startswith("test"):
+            tests[test["name"]] = test["scores"][0]
     languages = [data.source, *(tokenizer.tags.targets or [data.target])]
-    (codes, task), pair, corpus = _task(languages), "-".join(languages), data.corpus
-    name, base = about.repo or pair, _base(run.finetune_from)
-    # The Hub shows these as scores of the model itself.
-    own = {} if report.get(BEFORE_TUNING) else tests
-    results = [_result(task, pair, corpus, split, scores) for split, scores in own.items()]
+    codes, task = _task(languages)
+    pair = "-".join(languages)
+    name = published.repo or pair
+    base = _base(run.finetune_from)
+    results = []
+    # The Hub shows these as scores of the model itself, so those of before tuning are left out.
+    if not report.get(BEFORE_TUNING):
+        results = [
+            _result(task, pair, data.corpus, split, scores) for split, scores in tests.items()
+        ]
     front = {
         "language": codes,
-        "license": about.license,
+        "license": published.license,
         "base_model": base if "/" in base else None,
         "library_name": library,
         "pipeline_tag": task if task == "translation" else None,
         "tags": [task],
         # A name of the user's own files is no dataset of the Hub.
-        "datasets": [] if corpus in _OWN_TEXT else [corpus],
-        "metrics": sorted({_metric(one) for scores in tests.values() for one in scores}),
+        "datasets": [] if data.corpus in _OWN_TEXT else [data.corpus],
+        "metrics": sorted({_metric(score) for scores in tests.values() for score in scores}),
         "model-index": [{"name": name, "results": results}] if results else [],
     }
-    header = yaml.safe_dump({k: v for k, v in front.items() if v}, sort_keys=False)
+    header = yaml.safe_dump({key: value for key, value in front.items() if value}, sort_keys=False)
     return f"---\n{header}---\n" + Template(_asset("model_card.md")).substitute(
         name=name,
         source=language_name(languages[0]),
         target=", ".join(map(language_name, languages[1:])),
         language="js" if library.endswith(".js") else "python",
-        program=_program(library, about).rstrip(),
+        program=_program(library, published).rstrip(),
         text=" ".join([_training_text(data, base), *_made(report.get("runs", ()))]),
         scores=_scores(tests, report),
         limits="".join(_limits(report)),
-        versions=", ".join(f"{one} {version(one)}" for one in ("transformer", "torch")),
+        versions=", ".join(f"{package} {version(package)}" for package in ("transformer", "torch")),
     )
 
 
-def _program(library: str, about: Published) -> str:
+def _program(library: str, published: Published) -> str:
     """The program that loads a model of the Hub or, without ``repo``, the folder it runs in."""
-    file = f"load_{library}.txt" if library.endswith(".js") else f"load_{library}.py.txt"
-    dtype = "q8" if about.quantization == "int8" else "fp32"
-    repo = about.repo
-    program = _asset(file).replace("DTYPE", dtype).replace("REMOTE", "true" if repo else "false")
-    comment = "//" if library.endswith(".js") else "#"
-    start = "" if repo else f'{comment} In this folder, or with its path for ".":\n'
-    return start + program.replace("NAME", repo or ".")
+    javascript = library.endswith(".js")
+    program = _asset(f"load_{library}.txt" if javascript else f"load_{library}.py.txt")
+    program = program.replace("DTYPE", "q8" if published.quantization == "int8" else "fp32")
+    if published.repo:
+        return program.replace("REMOTE", "true").replace("NAME", published.repo)
+    comment = "//" if javascript else "#"
+    program = program.replace("REMOTE", "false").replace("NAME", ".")
+    return f'{comment} In this folder, or with its path for ".":\n{program}'
 
 
 def _result(
@@ -99,17 +107,21 @@ def _result(
         "task": {"type": task, "name": f"{task.capitalize()} {pair}"},
         "dataset": {"type": corpus, "name": corpus, "config": pair, "split": split},
         "metrics": [
-            {"type": _metric(one), "name": one["name"], "value": one["score"]}
-            | {"args": {"signature": one["signature"]}}
-            for one in scores
+            {
+                "type": _metric(score),
+                "name": score["name"],
+                "value": score["score"],
+                "args": {"signature": score["signature"]},
+            }
+            for score in scores
         ],
     }
 
 
 def _task(languages: list[str]) -> tuple[list[str], str]:
     """The codes of languages, and the task; the Hub has no pipeline for other text to text."""
-    codes = [one for one in dict.fromkeys(languages) if len(one.split("-")[0]) in (2, 3)]
-    bases = {one: one.replace("_", "-").split("-")[0] for one in languages}  # eng_Latn is eng
+    codes = [code for code in dict.fromkeys(languages) if len(code.split("-")[0]) in (2, 3)]
+    bases = {code: code.replace("_", "-").split("-")[0] for code in languages}  # eng_Latn is eng
     translates = len(bases) > 1 and all(len(base) in (2, 3) for base in bases.values())
     return codes, "translation" if translates else "text2text-generation"
 
@@ -138,7 +150,7 @@ def read_report(checkpoint: Path) -> dict[str, Any]:
 def _metric(score: dict[str, Any]) -> str:
     """The identifier of a metric on the Hub: chrF2 is ``chrf``, squad_f1 is ``squad``."""
     name = str(score["name"]).lower()
-    return next((one for one in ("chrf", "rouge", "squad") if name.startswith(one)), name)
+    return next((known for known in ("chrf", "rouge", "squad") if name.startswith(known)), name)
 
 
 def _base(path: Path | None) -> str:
@@ -160,7 +172,8 @@ def _training_text(data: DataConfig, base: str) -> str:
 
 def _made(runs: Sequence[dict[str, Any]]) -> Iterator[str]:
     for run in runs:
-        if train := (run["lengths"] or {}).get("train"):
+        train = (run["lengths"] or {}).get("train")
+        if train:
             yield f"It saw {sum(train[0]):,} pairs, and has {run['parameters']:,} parameters."
         for start in run["starts"][-1:]:
             hardware = start["hardware"]
@@ -170,47 +183,53 @@ def _made(runs: Sequence[dict[str, Any]]) -> Iterator[str]:
 def _scores(tests: Tests, report: dict[str, Any]) -> str:
     if not tests:
         return "The run has no scores of this checkpoint."
-    note = "Measured before `transformer tune` chose the weights and the search of this model:\n\n"
-    return note * bool(report.get(BEFORE_TUNING)) + _score_table(tests, report)
-
-
-def _score_table(tests: Tests, report: dict[str, Any]) -> str:
-    compared = {t["name"]: t.get("comparison") or {"metrics": ()} for t in report["tests"]}
-    intervals = {
-        (split, metric["name"]): f"{mean - half:.2f} to {mean + half:.2f}"
-        for split, comparison in compared.items()
-        for metric in comparison["metrics"]
-        for mean, half in [(metric["systems"][0]["mean"], metric["systems"][0]["interval"])]
-    }
-    rows = [
-        (
-            *(split, one["name"], one["score"], intervals.get((split, one["name"]), "")),
+    intervals = {}
+    for test in report["tests"]:
+        comparison = test.get("comparison") or {"metrics": ()}
+        for metric in comparison["metrics"]:
+            mean = metric["systems"][0]["mean"]
+            half = metric["systems"][0]["interval"]
+            intervals[test["name"], metric["name"]] = f"{mean - half:.2f} to {mean + half:.2f}"
+    rows = []
+    for split, scores in tests.items():
+        for score in scores:
+            interval = intervals.get((split, score["name"]), "")
             # A bar ends a cell, also inside of a code span.
-            f"`{one['signature']}`".replace("|", "\\|"),
-        )
-        for split, scores in tests.items()
-        for one in scores
-    ]
-    return _table(("text", "metric", "score", "95 % interval", "signature"), rows)
+            signature = f"`{score['signature']}`".replace("|", "\\|")
+            rows.append((split, score["name"], score["score"], interval, signature))
+    table = _table(("text", "metric", "score", "95 % interval", "signature"), rows)
+    if report.get(BEFORE_TUNING):
+        note = "Measured before `transformer tune` chose the weights and the search of this model:"
+        return f"{note}\n\n{table}"
+    return table
 
 
 def _limits(report: dict[str, Any]) -> Iterator[str]:
     for run in report.get("runs", ()):
-        if failures := run["failures"]:
-            rows = [(k, f["hypothesis"], f["reference"]) for k, f in failures["flags"].items()]
+        failures = run["failures"]
+        if failures:
+            rows = [
+                (flag, counts["hypothesis"], counts["reference"])
+                for flag, counts in failures["flags"].items()
+            ]
             yield f"\n## Failures in {failures['sentences']:,} outputs\n\n"
             yield _table(("flag", "outputs", "references"), rows) + "\n"
-        if stress := run["stress"]:
-            known = [one for one in stress["disturbances"] if one["score"] is not None]
-            rows = [(one["name"], one["score"], one["loss"]) for one in known]
+        stress = run["stress"]
+        if stress:
+            rows = [("none", stress["clean"], "")]
+            for disturbance in stress["disturbances"]:
+                if disturbance["score"] is not None:
+                    rows.append((disturbance["name"], disturbance["score"], disturbance["loss"]))
             header = ("disturbed source", stress["metric"], "loss")
-            yield f"\n## Robustness\n\n{_table(header, [('none', stress['clean'], ''), *rows])}\n"
+            yield f"\n## Robustness\n\n{_table(header, rows)}\n"
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    shown = (("-" if cell is None else str(cell) for cell in line) for line in lines)
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in shown)
+    lines = []
+    for row in (header, ["---"] * len(header), *rows):
+        cells = ["-" if cell is None else str(cell) for cell in row]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def _asset(name: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from transformer.checkpoint import locate
+from transformer.checkpoint import run_directory
 from transformer.checkpoint.checkpoint import Checkpoint, Loaded
 from transformer.checkpoint.exported import load_model
 from transformer.common.errors import InputError, MissingFile, require_package
@@ -44,7 +44,7 @@ def load_translator(
     Args:
         config: The settings; InputError if they contradict each other or the checkpoint.
         as_stored: The weights are read or written: in float32, tied as they are stored.
-        loaded: Is told the checkpoints before an engine starts.
+        loaded: Is called with the checkpoints before an engine starts.
     """
     paths = [local_run(name) for name in config.checkpoints]
     if config.engine == "ctranslate2":
@@ -106,19 +106,19 @@ def _load(
 
 def load_checkpoints(paths: Sequence[Path], *, trusted: bool = False) -> list[Checkpoint]:
     """The checkpoints, or exports, of one vocabulary."""
-    first, *more = checkpoints = [_checkpoint(path, trusted=trusted) for path in paths]
-    vocabulary = Tokenizer.from_state(first.portable.tokenizer).fingerprint
-    for other in more:
-        if Tokenizer.from_state(other.portable.tokenizer).fingerprint != vocabulary:
+    checkpoints = [_checkpoint(path, trusted=trusted) for path in paths]
+    vocabulary = Tokenizer.from_state(checkpoints[0].portable.tokenizer).fingerprint
+    for checkpoint in checkpoints[1:]:
+        if Tokenizer.from_state(checkpoint.portable.tokenizer).fingerprint != vocabulary:
             raise InputError(
-                f"{other.path} has another vocabulary than {first.path}; an ensemble needs models "
-                "that were trained with the same tokenizer"
+                f"{checkpoint.path} has another vocabulary than {checkpoints[0].path}; an ensemble "
+                "needs models that were trained with the same tokenizer"
             )
     return checkpoints
 
 
 def _checkpoint(path: Path, *, trusted: bool) -> Checkpoint:
-    if locate.is_ctranslate2(path):
+    if run_directory.is_ctranslate2(path):
         from transformer.interchange.ctranslate2 import read_ctranslate2
 
         return read_ctranslate2(path)
@@ -133,11 +133,12 @@ def _model(
     as_stored: bool,
 ) -> Model:
     precision = suited_precision(config.precision, device)
-    names = [config.heads_off] if isinstance(config.heads_off, str) else config.heads_off or ()
+    heads_off = config.heads_off or ()
+    names = [heads_off] if isinstance(heads_off, str) else heads_off
     models = []
     for checkpoint in checkpoints:
-        if locate.is_ctranslate2(checkpoint.path) and device.type != "meta":
-            raise InputError(f"{checkpoint.path} {locate.ENGINE_EXPORT}")
+        if run_directory.is_ctranslate2(checkpoint.path) and device.type != "meta":
+            raise InputError(f"{checkpoint.path} {run_directory.ENGINE_EXPORT}")
         model = checkpoint.model
         switch_off(model, parse_heads(model, names))
         model = model.float() if as_stored else in_precision(model, precision, device)
@@ -151,19 +152,21 @@ def _model(
 
 def _aligner(config: TranslatorConfig, aligner: Aligner) -> Aligner:
     if config.alignment_head is not None:
-        named = head_name(f"cross.{config.alignment_head}")
-        if named is None:
+        head = head_name(f"cross.{config.alignment_head}")
+        if head is None:
             raise InputError(
                 f"alignment_head={config.alignment_head} is not a head; write LAYER.HEAD, such as "
                 "2.0"
             )
-        aligner = aligner if named == aligner.head else Aligner(named)
-    threshold = config.alignment_threshold
-    return aligner if threshold is None else replace(aligner, near_best=threshold)
+        if head != aligner.head:
+            aligner = Aligner(head)
+    if config.alignment_threshold is not None:
+        aligner = replace(aligner, near_best=config.alignment_threshold)
+    return aligner
 
 
 def _engine(folder: Path, device: torch.device | None = None) -> Engine:
-    from transformer.interchange.ctranslate2_engine import CTranslate2Engine
+    from transformer.interchange.ctranslate2 import CTranslate2Engine
 
     return CTranslate2Engine(folder, device)
 
@@ -178,38 +181,41 @@ def _with_export(
         )
     require_package("ctranslate2", "engine=ctranslate2", "export")
     folder = _export_folder(config, paths[0])
-    device = own = find_device(config.device)
-    if locate.is_ctranslate2(paths[0]):
+    device = find_device(config.device)
+    model_device = device
+    if run_directory.is_ctranslate2(paths[0]):
         if config.heads_off:
             raise InputError(f"heads_off= {needs_run(paths[0])}")
-        own = torch.device("meta")  # CTranslate2 alone has the weights of an export
-    translator, run = _load(config, paths, own, loaded)
+        model_device = torch.device("meta")  # CTranslate2 alone has the weights of an export
+    translator, run = _load(config, paths, model_device, loaded)
     return replace(translator, engine=_engine(folder, device)), run
 
 
 def needs_run(export: Path) -> str:
-    """What to tell the user of a key that an export for CTranslate2 alone cannot do."""
-    advice = f"set checkpoint=RUN engine_folder={export}"
-    return f"needs the run that {export} was exported from; {advice}"
+    """The end of the message about a key that an export for CTranslate2 alone cannot do."""
+    return (
+        f"needs the run that {export} was exported from; set checkpoint=RUN engine_folder={export}"
+    )
 
 
 def _export_folder(config: TranslatorConfig, checkpoint: Path) -> Path:
     """The folder that the user names, else the checkpoint if it is one, else that of the run."""
     folder = config.engine_folder or checkpoint
-    if locate.is_ctranslate2(folder):
+    if run_directory.is_ctranslate2(folder):
         return folder
     if config.engine_folder is None:
         if not checkpoint.exists():
-            locate.find_checkpoint(checkpoint)  # which raises, and says what was meant
-        folder = locate.run_folder(folder) / "export"
-    found = sorted(file.parent for file in folder.glob(f"ctranslate2*/{locate.ENGINE_WEIGHTS}"))
-    if len(found) == 1:
-        return found[0]
+            run_directory.find_checkpoint(checkpoint)  # raises InputError with a suggestion
+        folder = run_directory.run_folder(folder) / "export"
+    weights = folder.glob(f"ctranslate2*/{run_directory.ENGINE_WEIGHTS}")
+    exports = sorted(file.parent for file in weights)
+    if len(exports) == 1:
+        return exports[0]
     advice = f"make one: transformer export checkpoint={checkpoint} format=ctranslate2"
-    if found:
-        advice = f"choose one: engine_folder={' or '.join(map(str, found))}"
+    if exports:
+        advice = f"choose one: engine_folder={' or '.join(map(str, exports))}"
     raise InputError(
-        f"{folder} holds {len(found) or 'no'} exports for engine=ctranslate2; {advice}"
+        f"{folder} holds {len(exports) or 'no'} exports for engine=ctranslate2; {advice}"
     )
 
 
@@ -218,8 +224,9 @@ def _automatic_export(
 ) -> Path:
     """The verified export of the checkpoint, made if it is missing; InputError says why not."""
     require_package("ctranslate2", "CTranslate2", "export")
-    search, model = translator.search, translator.ensemble
-    if not isinstance(model, Transformer) or locate.is_exported(paths[0]):
+    search = translator.search
+    model = translator.ensemble
+    if not isinstance(model, Transformer) or run_directory.is_exported(paths[0]):
         raise InputError("CTranslate2 is for one checkpoint of a run")
     if translator.device.type != "cpu" or config.precision not in (None, "float32"):
         raise InputError("CTranslate2 is for float32 on a CPU; export has quantization=int8")
@@ -229,12 +236,12 @@ def _automatic_export(
         raise InputError(
             "decoding.stopping=exact is not a search of CTranslate2; decoding.stopping=full is"
         )
-    from transformer.interchange.ctranslate2_engine import check_search
+    from transformer.interchange.ctranslate2 import check_search
 
     check_search(search, translator.tokenizer)
-    run = locate.run_folder(paths[0])
+    run = run_directory.run_folder(paths[0])
     name = f"auto-{compute_fingerprint(model, translator.tokenizer)[:12]}"
-    if (run / FILE).is_file():  # the export has it
+    if (run / FILE).is_file():  # the export includes this shortlist
         name += f"-{file_digest(run / FILE).hex()[:12]}"
     folder = run / "export" / name
     if not folder.is_dir():
@@ -243,6 +250,7 @@ def _automatic_export(
         from transformer.settings.commands import ExportConfig
 
         export = ExportConfig(str(paths[0]), trust=config.trust)
-        verified = write_export(*load_translator(export.translator, as_stored=True), export, folder)
+        stored, run_config = load_translator(export.translator, as_stored=True)
+        verified = write_export(stored, run_config, export, folder)
         log.warning("engine=auto: %s", json.dumps(verified))
     return folder

@@ -1,74 +1,88 @@
-"""Compares a model with its export: both translate the same text."""
+"""Checks of an export: that another program has such a model, and that both translate alike."""
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-import torch
-
-from transformer.checkpoint.exported import read_safetensors
-from transformer.checkpoint.locate import SAFETENSORS
 from transformer.common.errors import InputError
 from transformer.data.text.parallel import Referenced
 from transformer.decoding.batched_search import max_subwords
 from transformer.decoding.translator import Translator, torch_engine
 from transformer.evaluation.metrics import score
-from transformer.interchange.ctranslate2_engine import EngineBeams
-from transformer.model.layers.quantization import in_precision
+from transformer.model.attention.multi_head import MultiHeadAttention
+from transformer.model.attention.scaled_dot_product import attend_with_weights
+from transformer.model.head_masks import heads_off
+from transformer.model.transformer import Transformer
 from transformer.settings.decoding import NEUTRAL
 from transformer.settings.metrics import MetricsConfig
+from transformer.settings.model import ModelConfig
+
+Values = Mapping[str, tuple[Any, ...]]
+"""For keys under ``model.``, the values that a program has; it has all values of other keys."""
+
+_FULL: Values = {
+    "pattern": ("full",),
+    "decoder_pattern": ("full", None),
+    "query_key_norm": (False,),
+    "convolution_window": (None,),
+    "encoder_layer": (None,),
+    "decoder_layer": (None,),
+    "feed_forward": (None,),
+}
+CTRANSLATE2: Values = {
+    **_FULL,
+    "norm_order": ("pre", "post"),
+    "positions": ("sinusoidal", "learned", "rotary", "relative"),
+    "decoder_start": (None,),
+}
+ONNX: Values = {name: values for name, values in _FULL.items() if name != "query_key_norm"}
+TRANSFORMERS: Values = {**_FULL, "num_kv_heads": (None,)}
+"""Of all architectures; each has settings of its own (``architectures/architecture.py``)."""
 
 PLAIN: dict[str, Any] = {
-    **{**NEUTRAL, "algorithm": "greedy", "beam_size": 1, "nbest": 1, "min_length": 0},
-    **{"no_repeat_ngram": 0, "eos_threshold": 0.0, "coverage_penalty": 0.0},
+    **NEUTRAL,
+    "algorithm": "greedy",
+    "beam_size": 1,
+    "nbest": 1,
+    "min_length": 0,
+    "no_repeat_ngram": 0,
+    "eos_threshold": 0.0,
+    "coverage_penalty": 0.0,
 }
 """Greedy search without settings that other programs do not have."""
 
 
-def verify_ctranslate2(
-    translator: Translator, folder: Path, pairs: Sequence[Referenced], metrics: MetricsConfig
-) -> dict[str, Any]:
-    """Compare greedy translations of a model and its export: equal tokens, scores and times."""
-    tokenizer = translator.tokenizer
-    pairs = _uncut(pairs, translator)
-    sources = [source for source, _ in pairs]
-    search = replace(translator.search, **PLAIN)
-    original = Translator(translator.model, tokenizer, search, translator.batch_tokens)
-    engine = EngineBeams(original, folder, torch.device("cpu"))
-    start = time.perf_counter()
-    expected = original.translate(sources)
-    middle = time.perf_counter()
-    subwords = tokenizer.encode_source(sources)
-    beams = zip(subwords, engine(subwords), strict=True)
-    found = [beam[0].tokens[: engine.limit(source)] for source, beam in beams]
-    end = time.perf_counter()
-    texts = [one.text for one in expected], tokenizer.decode_target(found)
-    tokens = [one.tokens for one in expected], list(map(tokenizer.subwords, found))
-    return {
-        "split": "validation",
-        "sentences": len(sources),
-        "search": "greedy (beam size 1)",
-        "agreement": round(agreement(*tokens), 4),
-        **_scores(texts, pairs, metrics),
-        "speed_up": round((middle - start) / (end - middle), 2),
-        # The type of the quantization, or another that this machine supports.
-        "computed_in": engine.engine.compute_type,
-    }
+def check_expressible(config: ModelConfig, program: str, has: Values) -> None:
+    """Raise InputError if a program does not have such a model."""
+    for name, values in has.items():
+        value = getattr(config, name)
+        if value not in values:
+            known = ["null" if choice is None else str(choice) for choice in values]
+            in_ctranslate2 = value in CTRANSLATE2.get(name, (value,))
+            raise InputError(
+                f"model.{name}={value} cannot be expressed in {program}, only "
+                f"{' or '.join(known)}; train with model.{name}={known[0]}, or export with "
+                f"format={'ctranslate2 or ' if in_ctranslate2 else ''}safetensors"
+            )
 
 
-def verify_int8(
-    translator: Translator, folder: Path, pairs: Sequence[Referenced], metrics: MetricsConfig
-) -> dict[str, Any]:
-    """Compare greedy translations of a model and its int8 folder with ``precision=int8``."""
-    model = in_precision(read_safetensors(folder).model, "int8")
-    search = replace(translator.search, **PLAIN)
-    read = Translator(model, translator.tokenizer, search, translator.batch_tokens).translate
-    found = compare_texts(
-        translator, PLAIN, lambda texts: [one.text for one in read(texts)], pairs, metrics
-    )
-    return {**found, "bytes": (folder / SAFETENSORS).stat().st_size}
+def check_heads(model: Transformer) -> None:
+    """Raise InputError if heads are switched off: this is no part of the weights."""
+    off = heads_off(model)
+    if off:
+        raise InputError(
+            f"an export has all heads, {off[0]} too; leave out heads_off=, and use it with the "
+            "exported model"
+        )
+
+
+def check_formula(model: Transformer, program: str) -> None:
+    """Raise InputError if an attention computes another formula than the paper's."""
+    for name, module in model.named_modules():
+        if isinstance(module, MultiHeadAttention) and module.formula is not attend_with_weights:
+            raise InputError(
+                f"the formula of {name} cannot be expressed in {program}; export with format=onnx"
+            )
 
 
 def compare_texts(
@@ -79,51 +93,61 @@ def compare_texts(
     metrics: MetricsConfig,
 ) -> dict[str, Any]:
     """Compare translations by a changed search with another program's: equal ones and scores."""
-    pairs = _uncut(pairs, translator)
+    pairs = uncut_pairs(pairs, translator)
     sources = [source for source, _ in pairs]
     search = replace(translator.search, **changes)
     original = replace(translator, search=search, engine=torch_engine)
-    ours = [one.text for one in original.translate(sources)]
+    ours = [translation.text for translation in original.translate(sources)]
     theirs = translate(sources)
+    equal = sum(text == exported for text, exported in zip(ours, theirs, strict=True))
     return {
         "split": "validation",
         "sentences": len(pairs),
         "search": f"{search.algorithm} (beam size {search.beam_size})",
-        "equal": round(sum(a == b for a, b in zip(ours, theirs, strict=True)) / len(pairs), 4),
-        **_scores((ours, theirs), pairs, metrics),
+        "equal": round(equal / len(pairs), 4),
+        **compare_scores(ours, theirs, pairs, metrics),
     }
 
 
-def _scores(
-    texts: tuple[list[str], list[str]], pairs: Sequence[Referenced], metrics: MetricsConfig
-) -> dict[str, Any]:
-    sources, references = zip(*pairs, strict=True)
-    ours, theirs = (
-        score(one, references, (metrics.choose,), config=metrics, sources=sources)[0]
-        for one in texts
-    )
-    name = ours.name.lower()
-    values = {name: round(ours.value, 2), f"{name}_exported": round(theirs.value, 2)}
-    return {**values, "signature": ours.signature}
-
-
-def _uncut(pairs: Sequence[Referenced], translator: Translator) -> list[Referenced]:
+def uncut_pairs(pairs: Sequence[Referenced], translator: Translator) -> list[Referenced]:
+    """The pairs whose sources the model translates whole; raises InputError if there is none."""
     sources = translator.tokenizer.encode_source([source for source, _ in pairs])
     limit = max_subwords(translator.model)
-    short = [pair for pair, one in zip(pairs, sources, strict=True) if len(one) <= limit]
-    if not short:
+    uncut = [pair for pair, subwords in zip(pairs, sources, strict=True) if len(subwords) <= limit]
+    if not uncut:
         raise InputError(
             f"no validation sentence has {limit} subwords or fewer, the limit of the model; an "
             "export cannot be verified"
         )
-    return short
+    return uncut
 
 
-def agreement(expected: Sequence[Sequence[str]], found: Sequence[Sequence[str]]) -> float:
+def compare_scores(
+    ours: Sequence[str],
+    theirs: Sequence[str],
+    pairs: Sequence[Referenced],
+    metrics: MetricsConfig,
+) -> dict[str, Any]:
+    """The scores of the translations of a model and of its export, by ``metrics.choose``."""
+    sources, references = zip(*pairs, strict=True)
+    scores = [
+        score(texts, references, (metrics.choose,), config=metrics, sources=sources)[0]
+        for texts in (ours, theirs)
+    ]
+    name = scores[0].name.lower()
+    return {
+        name: round(scores[0].value, 2),
+        f"{name}_exported": round(scores[1].value, 2),
+        "signature": scores[0].signature,
+    }
+
+
+def agreement(expected: Sequence[Sequence[str]], exported: Sequence[Sequence[str]]) -> float:
     """Fraction of the expected tokens, ends included, before the first difference."""
     same = total = 0
-    for one, other in zip(expected, found, strict=True):
-        equal = [a == b for a, b in zip([*one, None], [*other, None], strict=False)]
+    for tokens, exported_tokens in zip(expected, exported, strict=True):
+        pairs = zip([*tokens, None], [*exported_tokens, None], strict=False)
+        equal = [token == exported_token for token, exported_token in pairs]
         same += equal.index(False) if False in equal else len(equal)
-        total += len(one) + 1
+        total += len(tokens) + 1
     return same / total if total else 1.0

@@ -17,12 +17,12 @@ In the paper                    File                                       Names
 3.4: embeddings                 layers/embedding.py                        TokenEmbedding
 3.4: softmax of the logits      ../decoding/search/model_step.py           next_log_probabilities
 3.5: positions                  positions/absolute.py                      sinusoids
-5.1: batches of equal lengths   ../data/batching/batch_sequence.py          BatchPlan
-5.3: Adam                       ../training/optimization/optimizer.py      build_optimizer
-5.3: learning rate; eq. 3       ../training/optimization/schedule.py       noam
+5.1: batches of equal lengths   ../data/batching/batch_sequence.py         BatchPlan
+5.3: Adam                       ../training/optimization.py                build_optimizer
+5.3: learning rate; eq. 3       ../training/optimization.py                noam
 5.4: dropout                    layers/dropout.py                          Dropout
 5.4: label smoothing            ../training/losses/cross_entropy.py        cross_entropy
-6.1: average of checkpoints     ../training/checkpointing/averaging.py     average_checkpoints
+6.1: average of checkpoints     ../checkpoint/averaging.py     average_checkpoints
 6.1: beam search                ../decoding/search/beam.py                 beam_search
 6.2, table 3: sizes             ../settings/model.py                       ModelConfig
 ==============================  =========================================  =====================

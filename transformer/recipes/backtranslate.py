@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from transformer.common.schema import Range
-from transformer.recipes.corpus_files import monolingual_file, only_train
-from transformer.recipes.plan import Plan, Recipe
+from transformer.recipes.plan import Plan, Recipe, monolingual_file, only_train
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,8 @@ class Backtranslate(Recipe):
         monolingual = monolingual_file(self.monolingual)
         own = {"checkpoint": reverse, "input": monolingual}
         [source] = plan.add("translate", "translate", own, [f"synthetic.{text.source}"])
-        bitext, synthetic = text.as_corpus, only_train([source, monolingual], self.tag)
+        bitext = text.as_corpus
+        synthetic = only_train([source, monolingual], self.tag)
         if self.bitext_share is not None:
             bitext["weight"] = self.bitext_share
             synthetic["weight"] = round(1 - self.bitext_share, 9)

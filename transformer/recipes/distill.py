@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import starmap
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -11,9 +10,15 @@ from transformer.common.errors import InputError
 from transformer.common.files import given_path
 from transformer.common.schema import Range, override_key
 from transformer.data.text.parallel import file_format
-from transformer.recipes.corpus_files import CorpusFiles, monolingual_file, only_train
 from transformer.recipes.overrides import override
-from transformer.recipes.plan import Plan, Recipe, one_or_all
+from transformer.recipes.plan import (
+    CorpusFiles,
+    Plan,
+    Recipe,
+    monolingual_file,
+    one_or_all,
+    only_train,
+)
 
 
 @dataclass(frozen=True)
@@ -57,82 +62,116 @@ class Distill(Recipe):
     def add(self, plan: Plan) -> None:
         """Add the stages; raises InputError if a teacher is of another direction."""
         text = plan.text()
-        files = self._files(given_path(self.teacher), text) if self.teacher else []
-        given = self.teachers if self.teacher is None else [self.teacher]
-        if files or (self.teacher or "").startswith(("http://", "https://")):
-            teachers = []
-        elif isinstance(given, int):
-            teachers = [
-                plan.train("teacher", text.alone, seeds, suffix=f"_{number}")
-                for number, seeds in enumerate(_seeds(plan, given), 1)
-            ]
-        else:
-            teachers = [plan.existing("teachers", name, text) for name in given]
-        if teachers:
-            plan.evaluate(teachers, text, "evaluate_teachers")
-        distilled = files or self._translated(plan, teachers, text, text["train"], "")
+        distilled = self._translations(text)
+        teachers: list[Path] = []
+        if not distilled:
+            teachers = self._teachers(plan, text)
+            if teachers:
+                plan.evaluate(teachers, text, "evaluate_teachers")
+            distilled = self._translated(plan, teachers, text, text["train"], "")
         distilled = self._cleaned(plan, text, distilled, "")
-        tag = None if self.text == "distilled" else self.tag
-        corpora = {"original": text.as_corpus, "distilled": only_train(distilled, tag)}
         if self.text == "distilled":
+            tag = None
             corpora = {"distilled": text.as_corpus | {"train": distilled}}
+        else:
+            tag = self.tag
+            corpora = {"original": text.as_corpus, "distilled": only_train(distilled, tag)}
         if self.monolingual is not None:
             source = [monolingual_file(self.monolingual)]
             pair = self._translated(plan, teachers, text, source, "_monolingual")
             pair = self._cleaned(plan, text, pair, "_monolingual")
             corpora["monolingual"] = only_train(pair, tag)
-        alone = len(corpora) == 1
-        data = text.alone | corpora["distilled"] if alone else text.mixed(corpora)
+        is_alone = len(corpora) == 1
+        data = text.alone | corpora["distilled"] if is_alone else text.mixed(corpora)
         plan.evaluate([plan.train("student", data)], text)
 
-    def _files(self, path: Path, text: CorpusFiles) -> list[Path]:
+    def _translations(self, text: CorpusFiles) -> list[Path]:
         """The files of a teacher that is a text of translations made elsewhere; else none."""
-        found = [path / file.name for file in text["train"]]
-        if path.is_file() and path.suffix != ".ckpt":
-            found = [text["train"][0], path] if file_format(path) == "plain" else [path]
-        elif not all(file.is_file() for file in found):
+        if not self.teacher:
             return []
-        if (self.monolingual, self.interpolation) != (None, None):
+        path = given_path(self.teacher)
+        files = [path / file.name for file in text["train"]]
+        if path.is_file() and path.suffix != ".ckpt":
+            files = [text["train"][0], path] if file_format(path) == "plain" else [path]
+        elif not all(file.is_file() for file in files):
+            return []
+        if self.monolingual is not None or self.interpolation is not None:
             raise InputError(f"teacher={path}: files translate no monolingual=, nor interpolate")
-        return found
+        return files
+
+    def _teachers(self, plan: Plan, text: CorpusFiles) -> list[Path]:
+        """The checkpoints of teachers that exist, or that new stages train; none of a server."""
+        if self.teacher is not None:
+            if self.teacher.startswith(("http://", "https://")):
+                return []
+            return [plan.existing("teachers", self.teacher, text)]
+        if isinstance(self.teachers, int):
+            return [
+                plan.train("teacher", text.alone, seeds, suffix=f"_{number}")
+                for number, seeds in enumerate(_seeds(plan, self.teachers), 1)
+            ]
+        return [plan.existing("teachers", name, text) for name in self.teachers]
 
     def _translated(
         self, plan: Plan, teachers: Sequence[Path], text: CorpusFiles, pair: list[Path], suffix: str
     ) -> list[Path]:
-        """Add the stages that translate a source with or without a reference."""
-        # They are compared as translations are scored in training.
-        metrics = plan.config.metrics
-        by: dict[str, Any] = {"tokenize": metrics.tokenize, "lowercase": metrics.lowercase}
-        by = {"reference": pair[1], **by} if self.interpolation and pair[1:] else {}
-        if self.reverse is not None and not pair[1:]:
-            by = {"reverse": plan.existing("reverse", self.reverse, text.swapped)}
+        """Add the stages that translate a source; ``pair`` has its reference, if there is one."""
+        source = pair[0]
+        reference = pair[1] if len(pair) > 1 else None
+        criterion = self._criterion(plan, text, reference)
         add = partial(plan.add, "translate", suffix=suffix)
         if not teachers:
-            own: dict[str, Any] = {"server": self.teacher, "input": pair[0], **by}
-            own |= {"candidates": self.interpolation} if by else {}
-            free = {"answers": str(plan.folder / "answers.jsonl")}
-            free |= {"source": text.source, "target": text.target}
-            return [*add("ask", own, ["source.txt", "target.txt"], starmap(override, free.items()))]
-        own = {"checkpoint": one_or_all(teachers), "input": pair[0]}
-        name = pair[1].name if pair[1:] else f"synthetic.{text.target}"
-        if not by:
-            return [pair[0], *add("translate", own, [name])]
+            own: dict[str, Any] = {"server": self.teacher, "input": source, **criterion}
+            if criterion:
+                own["candidates"] = self.interpolation
+            settings = [
+                override("answers", str(plan.folder / "answers.jsonl")),
+                override("source", text.source),
+                override("target", text.target),
+            ]
+            return [*add("ask", own, ["source.txt", "target.txt"], settings)]
+        own = {"checkpoint": one_or_all(teachers), "input": source}
+        name = f"synthetic.{text.target}" if reference is None else reference.name
+        if not criterion:
+            return [source, *add("translate", own, [name])]
         own |= {"decoding.nbest": self.interpolation, "format": "json"}
-        # Another search that the user chooses has its own width.
-        chosen = "decoding" in map(override_key, plan.extras.get("translate", ()))
-        beam = ["decoding=beam", override("decoding.beam_size", self.interpolation)]
-        [nbest] = add("translate", own, [f"{name}.jsonl"], [] if chosen else beam)
-        by = {"nbest": nbest, **by} if pair[1:] else {"nbest": nbest, **by, "source": pair[0]}
-        return [pair[0], *plan.add("select", "select", by, [name], suffix=suffix)]
+        settings = ["decoding=beam", override("decoding.beam_size", self.interpolation)]
+        if "decoding" in map(override_key, plan.extras.get("translate", ())):
+            settings = []  # another search that the user chooses has its own width
+        [nbest] = add("translate", own, [f"{name}.jsonl"], settings)
+        own = {"nbest": nbest, **criterion}
+        if reference is None:
+            own["source"] = source
+        return [source, *plan.add("select", "select", own, [name], suffix=suffix)]
+
+    def _criterion(self, plan: Plan, text: CorpusFiles, reference: Path | None) -> dict[str, Any]:
+        """The keys that choose among candidates; empty if the best translation is taken."""
+        if reference is None:
+            if self.reverse is None:
+                return {}
+            return {"reverse": plan.existing("reverse", self.reverse, text.swapped)}
+        if not self.interpolation:
+            return {}
+        # They are compared as translations are scored in training.
+        metrics = plan.config.metrics
+        return {
+            "reference": reference,
+            "tokenize": metrics.tokenize,
+            "lowercase": metrics.lowercase,
+        }
 
     def _cleaned(self, plan: Plan, text: CorpusFiles, pair: list[Path], suffix: str) -> list[Path]:
+        """Add the stage that cleans a text, if there is one."""
         if not self.clean:
             return pair
         own = {f"data.{key}": value for key, value in {**text.alone, "train": pair}.items()}
         names = [file.name for file in pair]
         arguments = ["output=x", *plan.extras.get("clean", ())]
         models = plan.compose("clean", arguments, None).models or ()
-        reads = map(partial(plan.existing, "clean.models"), models, (text, text.swapped))
+        reads = [
+            plan.existing("clean.models", model, direction)
+            for model, direction in zip(models, (text, text.swapped), strict=False)
+        ]
         return [*plan.add("clean", "clean", own, names, ["data=files"], suffix=suffix, reads=reads)]
 
 

@@ -30,7 +30,7 @@ def _literal(value: Any) -> str:
     if isinstance(value, int | float):
         return repr(value)
     if isinstance(value, Mapping):
-        return "{" + ",".join(f"{key}:{_literal(one)}" for key, one in value.items()) + "}"
+        return "{" + ",".join(f"{key}:{_literal(item)}" for key, item in value.items()) + "}"
     if isinstance(value, Sequence) and not isinstance(value, str):
         return "[" + ",".join(map(_literal, value)) + "]"
     text = str(value)
@@ -52,20 +52,21 @@ def sort_arguments(
     arguments: Sequence[str], own: set[str], training: set[str], kinds: Sequence[str]
 ) -> tuple[list[str], list[str], dict[str, list[str]]]:
     """Sort arguments into those of the recipe, of all trainings, and of each kind of stage."""
-    for_recipe, base = list[str](), list[str]()
+    for_recipe: list[str] = []
+    base: list[str] = []
     extras: dict[str, list[str]] = {kind: [] for kind in kinds}
     for argument in arguments:
         key, equals, value = argument.partition("=")
-        head, dot, rest = argument.partition(".") if "." in key else (key, "", "")
-        hydra = (rest if dot and head in kinds else key).startswith(_NOT_FOR_RECIPES)
-        hydra = hydra and not argument.startswith("translate.launch=")
-        if hydra or not equals:
+        head, dot, _ = key.partition(".")
+        of_stage = argument.removeprefix(f"{head}.") if dot and head in kinds else None
+        refused = (of_stage or key).startswith(_NOT_FOR_RECIPES)
+        if not equals or (refused and key != "translate.launch"):
             raise InputError(f"{argument} is not for a recipe, which takes KEY=VALUE; leave it out")
         if key in own:
-            name = key in _NAMES and value != "null" and not value.startswith(("'", '"'))
-            for_recipe.append(override(key, value) if name else argument)
-        elif dot and head in kinds:
-            extras[head].append(rest)
+            is_name = key in _NAMES and value != "null" and not value.startswith(("'", '"'))
+            for_recipe.append(override(key, value) if is_name else argument)
+        elif of_stage is not None:
+            extras[head].append(of_stage)
         elif head in training - own:
             base.append(argument)
         else:

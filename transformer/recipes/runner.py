@@ -14,17 +14,16 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple, NoReturn
 
+from transformer.checkpoint.run_directory import is_locked, locked
 from transformer.common.errors import InputError, Interrupted
 from transformer.common.files import given_path, remove_parts, written_whole
 from transformer.common.processes import handling
 from transformer.data.text.lines import file_digest
-from transformer.recipes.plan import Plan
-from transformer.recipes.stage import Stage
+from transformer.recipes.plan import Plan, Stage
 from transformer.reports.scores import read_scores
-from transformer.training.checkpointing.run_directory import is_locked, locked
 
 _RESUMABLE = ("train", "translate", "ask")
-"""Verbs that resume an interrupted stage; the others start again."""
+"""Commands that resume an interrupted stage; the others start again."""
 
 _PR_SET_PDEATHSIG = 1
 """Option of prctl (linux/prctl.h): the signal that a process gets when its parent ends."""
@@ -38,7 +37,7 @@ class RecipeResult(NamedTuple):
 
 
 def run_recipe(plan: Plan, log: Callable[[str], None]) -> RecipeResult:
-    """Run or resume the stages; ``log`` is told which begin, resume and are done.
+    """Run or resume the stages; ``log`` gets a line when a stage begins, resumes or is done.
 
     Raises InputError for a missing input, and Interrupted after a signal or a failed stage.
     """
@@ -103,7 +102,8 @@ def _state(stage: Stage, digests: dict[str, str]) -> str:
         return "new"
     try:
         values = json.loads(marker.read_text(encoding="utf-8"))
-        before, done = dict(values["sha256"]), values["done"]
+        before = dict(values["sha256"])
+        done = values["done"]
     except (OSError, ValueError, LookupError, TypeError):
         return f"starts again, {marker.name} cannot be read"
     changed = [name for name, digest in digests.items() if before.get(name) != digest]
@@ -131,9 +131,9 @@ def _move_aside(stage: Stage, log: Callable[[str], None]) -> None:
         reason = "no recipe has made it" if foreign else "a process still trains in it"
         raise InputError(f"{stage.folder} exists, and {reason}; give another output")
     names = (stage.folder.with_name(f"{stage.name}.old-{number}") for number in count(1))
-    kept = next(folder for folder in names if not folder.exists())
-    stage.folder.rename(kept)
-    log(f"{stage.name}: the folder of the earlier call is kept as {kept}")
+    aside = next(folder for folder in names if not folder.exists())
+    stage.folder.rename(aside)
+    log(f"{stage.name}: the folder of the earlier call is kept as {aside}")
 
 
 def _run(stage: Stage, digests: dict[str, str]) -> None:
@@ -143,8 +143,11 @@ def _run(stage: Stage, digests: dict[str, str]) -> None:
     if code:
         # A signal ended the process: -N becomes 128 + N, as in a shell.
         code = 128 - code if code < 0 else code
-        ended = f"{stage.name} has ended with exit code {code}; the same command resumes it"
-        raise Interrupted(f"{ended}, or a mended one", code)
+        raise Interrupted(
+            f"{stage.name} has ended with exit code {code}; the same command resumes it, or a "
+            "mended one",
+            code,
+        )
     _mark(stage, digests, done=True)
     if received is not None:
         _stop(received, when=f" after {stage.name}")
@@ -169,8 +172,7 @@ def call(stage: Stage) -> tuple[int, int | None]:
             process_group=0,
             preexec_fn=stop_with_parent(),
         )
-        if received:
-            # It came before the process started.
+        if received:  # before the process was started
             process.send_signal(received[-1])
         return process.wait(), received[-1] if received else None
 
@@ -179,7 +181,8 @@ def stop_with_parent() -> Callable[[], None] | None:
     """A ``preexec_fn``: the new process gets SIGTERM when this one ends; None if not on Linux."""
     if not sys.platform.startswith("linux"):
         return None
-    prctl, parent = ctypes.CDLL(None, use_errno=True).prctl, os.getpid()
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    parent = os.getpid()
 
     def watch() -> None:
         prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

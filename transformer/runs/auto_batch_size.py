@@ -20,12 +20,13 @@ from transformer.tasks.registry import make_task
 from transformer.training.callbacks.memory_preflight import adam_moments
 from transformer.training.distributed.ranks import external_rank
 from transformer.training.precision import resolve_precision, trains_on_gpu
-from transformer.training.step.out_of_memory import free_memory, runs_out_of_memory
-from transformer.training.step.update_module import UpdateModule
+from transformer.training.update import UpdateModule, free_memory, runs_out_of_memory
 
 logger = logging.getLogger(__name__)
 
 _MAX_TOKENS = 2**20
+"""Largest budget that is tried."""
+
 _HEADROOM = 0.9
 """Used fraction of the budget that fits; fragments and other shapes need the rest."""
 
@@ -65,9 +66,11 @@ def _measured_budget(config: RunConfig, payload: dict[str, Any] | None) -> int:
 
 def largest_fitting(fits: Callable[[int], bool], minimum: int) -> int:
     """The largest multiple of ``BUDGET_STEP`` that fits, less a reserve; InputError for none."""
-    low, high = 0, minimum // BUDGET_STEP
+    low = 0
+    high = minimum // BUDGET_STEP
     while high * BUDGET_STEP <= _MAX_TOKENS and fits(high * BUDGET_STEP):
-        low, high = high, 2 * high
+        low = high
+        high *= 2
     if low == 0:
         raise InputError(
             f"data.batch_tokens=auto: the device has no memory for batches of {minimum} tokens; "
@@ -76,24 +79,27 @@ def largest_fitting(fits: Callable[[int], bool], minimum: int) -> int:
     high = min(high, _MAX_TOKENS // BUDGET_STEP + 1)
     while high - low > max(1, low // 16):
         middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle * BUDGET_STEP) else (low, middle)
+        if fits(middle * BUDGET_STEP):
+            low = middle
+        else:
+            high = middle
     return max(minimum // BUDGET_STEP, int(low * _HEADROOM)) * BUDGET_STEP
 
 
 def resolve_device(config: RunConfig) -> torch.device:
     """The one GPU of a run, whose memory determines the budget; InputError for another number."""
     trainer = config.trainer
-    given: Any = trainer.devices
+    devices: Any = trainer.devices
     numbers: list[int] = []
     if trains_on_gpu(trainer):
         with suppress(MisconfigurationException, ValueError, TypeError):
-            count = CUDAAccelerator.auto_device_count() if given == "auto" else given
+            count = CUDAAccelerator.auto_device_count() if devices == "auto" else devices
             numbers = CUDAAccelerator.parse_devices(count) or []
     measurable = trainer.strategy != "fsdp" and not config.data.streaming
     if not measurable or len(numbers) * trainer.num_nodes != 1 or external_rank():
         raise InputError(
             "data.batch_tokens=auto measures the memory of one GPU with the whole text; with "
-            f"trainer.accelerator={trainer.accelerator}, trainer.devices={given}, several ranks, "
+            f"trainer.accelerator={trainer.accelerator}, trainer.devices={devices}, several ranks, "
             "trainer=fsdp or data.streaming=true set a number, such as data.batch_tokens=4096"
         )
     return torch.device("cuda", numbers[0])

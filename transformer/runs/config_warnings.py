@@ -6,7 +6,7 @@ import torch
 
 from transformer.data.datamodules.base import BatchModule
 from transformer.settings.run import RunConfig
-from transformer.training.optimization.schedule import noam
+from transformer.training.optimization import noam
 from transformer.training.precision import multiplies_bfloat16, resolve_precision
 
 logger = logging.getLogger(__name__)
@@ -14,53 +14,65 @@ logger = logging.getLogger(__name__)
 _MIN_FACTOR = 0.05
 """A smaller factor of ``noam`` is probably a learning rate, meant for another schedule."""
 
+_MIN_TOKENS_PER_SUBWORD = 25
+"""Fewest tokens of the training text for each subword, on average.
 
-_FEW = 25
-"""Fewest tokens of the training text for each subword, on average. Gowda and May 2020
-(arXiv:2004.02334) find the best sizes where 95% of the subwords occur at least 100 times."""
+Gowda and May 2020 (arXiv:2004.02334) find the best sizes where 95% of the subwords occur at least
+100 times.
+"""
 
-_SMALLEST = 1000
-"""Bytes, symbols and the alphabet are in a vocabulary of any size: a smaller one is left alone."""
+_MIN_VOCABULARY = 1000
+"""Bytes, symbols and the alphabet are in a vocabulary of any size: a smaller one is not judged."""
 
 
 def warn_about_vocabulary(config: RunConfig, data: BatchModule) -> None:
     """Log a warning if the training text is small for the vocabulary that was learned from it."""
-    tokenizer, lengths = data.tokenizer, data.lengths().get("train")
+    lengths = data.lengths().get("train")
     learned = {*config.tokenizer.algorithms} <= {"bpe", "unigram"}
-    new = config.checkpoint is None and config.finetune_from is None
-    if lengths is None or not learned or not new:
+    is_new = config.checkpoint is None and config.finetune_from is None
+    if lengths is None or not learned or not is_new:
         return
-    tokens = [int(side.sum()) for side in lengths]
-    sizes = [tokenizer.source_vocab_size, tokenizer.target_vocab_size]
+    source, target = (int(side.sum()) for side in lengths)
     if config.tokenizer.one_vocabulary:
-        tokens, sizes = [sum(tokens)], sizes[:1]
-    count, size = min(zip(tokens, sizes, strict=True), key=lambda pair: pair[0] / pair[1])
-    if size > _SMALLEST and count < _FEW * size:
-        wanted = max(_SMALLEST, count // 100)
-        wanted -= wanted % 10 ** (len(str(wanted)) - 1)  # 4,521 as 4,000
+        tokens_and_sizes = [(source + target, data.tokenizer.source_vocab_size)]
+    else:
+        tokens_and_sizes = [
+            (source, data.tokenizer.source_vocab_size),
+            (target, data.tokenizer.target_vocab_size),
+        ]
+    tokens, size = min(tokens_and_sizes, key=lambda side: side[0] / side[1])
+    if size > _MIN_VOCABULARY and tokens < _MIN_TOKENS_PER_SUBWORD * size:
+        advised = max(_MIN_VOCABULARY, tokens // 100)
+        advised -= advised % 10 ** (len(str(advised)) - 1)  # 4,521 as 4,000
         logger.warning(
             "%s subwords for %s tokens of training text: each occurs %.1f times on average, too "
             "seldom to be learned; try tokenizer.vocab_size=%d",
-            *(f"{size:,}", f"{count:,}", count / size, wanted),
+            f"{size:,}",
+            f"{tokens:,}",
+            tokens / size,
+            advised,
         )
 
 
 def warn_about_config(config: RunConfig) -> None:
     """Log a warning for each setting that probably does not do what the user wants."""
-    name, warmup = config.schedule.name, config.schedule.warmup
-    updates, rate = config.trainer.max_steps, config.optimizer.lr
+    warmup = config.schedule.warmup
+    updates = config.trainer.max_steps
+    rate = config.optimizer.lr
     if 0 < updates <= warmup:
         logger.warning(
             "schedule.warmup=%d: the learning rate still rises when training ends, after %d "
             "updates; in a run that is to learn, set it lower or trainer.max_steps higher",
-            *(warmup, updates),
+            warmup,
+            updates,
         )
-    if name == "noam" and rate < _MIN_FACTOR:
+    if config.schedule.name == "noam" and rate < _MIN_FACTOR:
         peak = rate * noam(max(warmup, 1), warmup, config.model.d_model)
         logger.warning(
             "schedule=noam: optimizer.lr=%g is a factor on its formula, 1.0 in the paper; with it "
             "the learning rate never exceeds %.2g",
-            *(rate, peak),
+            rate,
+            peak,
         )
     on_cpu = config.trainer.accelerator == "cpu"
     precision = resolve_precision(config.trainer).precision

@@ -16,7 +16,7 @@ from transformer.checkpoint.checkpoint import (
     read_merged,
     read_payload,
 )
-from transformer.checkpoint.locate import find_checkpoint
+from transformer.checkpoint.run_directory import find_checkpoint
 from transformer.checkpoint.trust import require_trust
 from transformer.common.errors import InputError, errors_name
 from transformer.data.corpora.resolve import config_tags
@@ -24,9 +24,8 @@ from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import Tokenizer, settings_of_state
 from transformer.interchange.translators import fetched
 from transformer.runs.resume import different_fields, other_weights, weight_keys
-from transformer.settings.model import LEARNING_KEYS, ModelConfig
+from transformer.settings.model import LEARNING_KEYS
 from transformer.settings.run import RunConfig, changed_config
-from transformer.settings.tokenizer import TokenizerConfig
 from transformer.tasks.registry import is_translation
 
 logger = logging.getLogger(__name__)
@@ -39,10 +38,18 @@ def initial_payload(config: RunConfig, path: Path) -> dict[str, Any]:
     if not _same_kind(payload, config.task):
         return payload
     before = portable_part(payload)
-    vocabulary, model = Tokenizer.from_state(before.tokenizer).config, before.config.model
-    tokenizer_keys = _other_vocabulary(vocabulary, config.tokenizer)
-    needed = {f"tokenizer.{key}": getattr(vocabulary, key) for key in tokenizer_keys}
-    needed |= {f"model.{key}": getattr(model, key) for key in _other_model(model, config)}
+    vocabulary = Tokenizer.from_state(before.tokenizer).config
+    model = before.config.model
+    needed = {
+        f"tokenizer.{key}": getattr(vocabulary, key)
+        for key in different_fields(vocabulary, config.tokenizer)
+        if key not in _FREE_OF_TOKENIZER
+    }
+    needed |= {
+        f"model.{key}": getattr(model, key)
+        for key in other_weights(model, config.model)
+        if key not in LEARNING_KEYS
+    }
     if needed:
         settings = (f"{key}={_shown(value)}" for key, value in needed.items())
         raise InputError(
@@ -62,24 +69,28 @@ def _same_kind(payload: dict[str, Any], task: str) -> bool:
 
 def _log_other_scoring(config: RunConfig, path: Path, before: RunConfig) -> None:
     """Log metrics and searches that differ: only the user knows whether both texts are alike."""
-    pairs = {
+    groups = {
         "metrics": (before.metrics, config.metrics),
         "decoding": (before.decoding, config.decoding),
     }
-    other = [
+    different = [
         f"{group}.{key}={getattr(old, key)}"
-        for group, (old, new) in pairs.items()
+        for group, (old, new) in groups.items()
         for key in different_fields(old, new)
         if not isinstance(getattr(old, key), tuple)
     ]
-    if other:
+    if different:
         logger.info(
-            "%s was scored with %s; if the text is alike, set the same", path, " ".join(other)
+            "%s was scored with %s; if the text is alike, set the same", path, " ".join(different)
         )
 
 
 def grown(payload: dict[str, Any], tags: Tags, words: Sequence[str]) -> dict[str, Any]:
-    """A translator with more tags and words, whose vectors are means: old text stays the same."""
+    """A checkpoint whose vocabulary has more tags and words.
+
+    The vector of a new token is the mean of the vectors of its former subwords; the translations of
+    text without new tokens stay the same.
+    """
     portable = portable_part(payload)
     before = Tokenizer.from_state(portable.tokenizer)
     now = before.with_words(words).with_tags(before.tags.extended(tags))
@@ -87,18 +98,24 @@ def grown(payload: dict[str, Any], tags: Tags, words: Sequence[str]) -> dict[str
         return payload
     source, target = now.grown_from(before)
     weights = dict(payload["state_dict"])
-    for name, rows in (
-        ("source_embedding.tokens.lookup.weight", source),
-        ("target_embedding.tokens.lookup.weight", target),
-        ("projection.weight", target),
-        ("projection.bias", target),
-    ):
-        if (weight := weights.get(f"model.{name}")) is not None:
+    former_rows = {
+        "model.source_embedding.tokens.lookup.weight": source,
+        "model.target_embedding.tokens.lookup.weight": target,
+        "model.projection.weight": target,
+        "model.projection.bias": target,
+    }
+    for name, rows_of_token in former_rows.items():
+        weight = weights.get(name)
+        if weight is not None:
             # A single row stays as it is, bit for bit.
-            means = [weight[r[0]] if len(r) == 1 else weight[list(r)].mean(0) for r in rows]
-            weights[f"model.{name}"] = torch.stack(means)
-    new = len(target) - before.target_vocab_size
-    logger.info("tokens added to the vocabulary of the checkpoint: %d", new)
+            weights[name] = torch.stack(
+                [
+                    weight[rows[0]] if len(rows) == 1 else weight[list(rows)].mean(0)
+                    for rows in rows_of_token
+                ]
+            )
+    added = len(target) - before.target_vocab_size
+    logger.info("tokens added to the vocabulary of the checkpoint: %d", added)
     model = portable.config.model.sized(len(source), len(target))
     config = replace(portable.config, model=model)
     portable = replace(portable, tokenizer=now.to_state(), config=config)
@@ -121,10 +138,10 @@ def finetuned_config(config: RunConfig, path: Path | str, *, trusted: bool = Fal
 def settings_of_initial(
     path: Path, task: str, given: Container[str], *, trusted: bool
 ) -> dict[str, Any]:
-    """The dotted keys, with their values, that a run must share with the checkpoint it begins with.
+    """The dotted keys and values that a run must share with the checkpoint it begins with.
 
-    Empty if it has another kind of task. Raises InputError if it cannot be read, or names code in a
-    key that is not ``given`` and is not trusted.
+    Empty if the checkpoint is of another kind of task. Raises InputError if it cannot be read, or
+    if an untrusted checkpoint names code in a key that is not ``given``.
     """
     with errors_name("finetune_from"):
         payload = read_payload(find_checkpoint(path), tensors=False)
@@ -161,11 +178,3 @@ def _shown(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return "null" if value is None else str(value)
-
-
-def _other_vocabulary(before: TokenizerConfig, now: TokenizerConfig) -> list[str]:
-    return [key for key in different_fields(before, now) if key not in _FREE_OF_TOKENIZER]
-
-
-def _other_model(before: ModelConfig, config: RunConfig) -> list[str]:
-    return [key for key in other_weights(before, config.model) if key not in LEARNING_KEYS]

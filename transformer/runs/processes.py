@@ -18,7 +18,7 @@ from transformer.training.distributed.ranks import external_rank
 
 
 class RankCall(NamedTuple):
-    """What a process of a run is told; rank 0 writes the metrics to a file, if one is named."""
+    """The arguments of a process of a run; rank 0 writes the metrics to a file, if one is named."""
 
     config: RunConfig
     folder: Path
@@ -28,21 +28,32 @@ class RankCall(NamedTuple):
 
     def to_json(self) -> str:
         """A text, for the environment or the store of the processes."""
-        metrics = None if self.metrics is None else str(self.metrics)
-        values = plain_values(self.config), str(self.folder.absolute()), self.objective
-        return json.dumps([*values, self.fit_vocabulary, metrics])
+        return json.dumps(
+            [
+                plain_values(self.config),
+                str(self.folder.absolute()),
+                self.objective,
+                self.fit_vocabulary,
+                None if self.metrics is None else str(self.metrics),
+            ]
+        )
 
     @classmethod
     def from_json(cls, text: str) -> "RankCall":
         """Read what ``to_json`` writes."""
         values, folder, objective, fit_vocabulary, metrics = json.loads(text)
-        file = None if metrics is None else Path(metrics)
-        return cls(run_config(values), Path(folder), objective, fit_vocabulary, file)
+        return cls(
+            run_config(values),
+            Path(folder),
+            objective,
+            fit_vocabulary,
+            None if metrics is None else Path(metrics),
+        )
 
 
 def count_processes(trainer: TrainerConfig) -> int:
     """How many processes are to be started for a run; 1: it trains in this one."""
-    # torchrun with one process makes no rank of it, but decides that there is one.
+    # torchrun with one process sets no rank, but has chosen the number.
     started = external_rank() is not None or "TORCHELASTIC_RUN_ID" in os.environ
     return 1 if started or trainer.num_nodes > 1 else count_devices(trainer)
 
@@ -55,10 +66,10 @@ def train_in_processes(
     *,
     fit_vocabulary: bool = False,
 ) -> dict[str, float]:
-    """Train in so many new processes, and return what rank 0 does; AnotherRankFailed if one fails.
+    """Train in so many new processes, and return the values that ``train`` of rank 0 returns.
 
     They show their errors and their log on stderr. Raises InputError if the folder holds another
-    run.
+    run, and AnotherRankFailed if a process fails.
     """
     if config.checkpoint is None:
         check_no_other_run(folder, sweeps=objective is not None)

@@ -1,4 +1,4 @@
-"""The run to resume, its config with changes, and the keys that a resumed run cannot change."""
+"""Which run to resume, its config with changes, and the keys that a resumed run cannot change."""
 
 import filecmp
 import logging
@@ -8,7 +8,13 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from transformer.checkpoint.config_file import CONFIG, read_config
+from transformer.checkpoint.run_directory import (
+    CONFIG,
+    has_checkpoint,
+    is_finished,
+    is_locked,
+    read_config,
+)
 from transformer.checkpoint.trust import require_trust
 from transformer.common.errors import InputError, did_you_mean, raise_objections
 from transformer.data.corpora.resolve import corpus_configs
@@ -21,7 +27,6 @@ from transformer.settings.run import (
     dotted_values,
     plain_values,
 )
-from transformer.training.checkpointing.run_directory import has_checkpoint, is_finished, is_locked
 
 T = TypeVar("T")
 
@@ -54,18 +59,24 @@ _NOT_COMPARED = {"checkpoint", "report"}
 """Keys that do not make another run."""
 
 _COPIES = {"seed": "data.seed"}
-"""Keys, and the keys that take their value in conf/. The config of a checkpoint has plain values: a
-copy changes with its key unless it had another value."""
+"""Keys, and the keys that are their copies in conf/.
+
+The config of a checkpoint has only values: a copy changes with its key if both were equal.
+"""
 
 
 def check_no_other_run(folder: Path, *, sweeps: bool = False) -> None:
     """Raise InputError if a new run, or trial of a sweep, would replace another's checkpoints."""
-    if any((folder / "checkpoints").glob("*.ckpt")):
-        again, key = ("", "sweep") if sweeps else (f"checkpoint={folder} or ", "run")
-        raise InputError(
-            f"{folder} holds a run: resume with {again}checkpoint=auto, or give a new run "
-            f"another folder (hydra.{key}.dir=FOLDER)"
+    if not any((folder / "checkpoints").glob("*.ckpt")):
+        return
+    if sweeps:
+        advice = "checkpoint=auto, or give a new run another folder (hydra.sweep.dir=FOLDER)"
+    else:
+        advice = (
+            f"checkpoint={folder} or checkpoint=auto, or give a new run another folder "
+            "(hydra.run.dir=FOLDER)"
         )
+    raise InputError(f"{folder} holds a run: resume with {advice}")
 
 
 def resumed_config(
@@ -90,20 +101,19 @@ def resumed_config(
     """
     # These import torch and Lightning, which take seconds: config files do without.
     from transformer.checkpoint.checkpoint import portable_part
-    from transformer.training.checkpointing.training_state import find_resumable
+    from transformer.training.checkpointing import find_resumable
 
     checkpoint = Path(checkpoint)
-    resume = find_resumable(checkpoint, tensors=False)
-    saved = portable_part(resume.payload).config
-    before = dotted_values(saved)
-    raise_objections(_objections(given, before, checkpoint, unknown or _unknown_key))
-    require_trust(saved, trusted, resume.file, given, advice="give it yourself, or ")
-    copies = {
-        copy: given[key]
-        for key, copy in _COPIES.items()
-        if key in given and copy not in given and before[copy] == before[key]
-    }
-    config = replace(changed_config(saved, {**given, **copies}), checkpoint=checkpoint)
+    resumable = find_resumable(checkpoint, tensors=False)
+    saved = portable_part(resumable.payload).config
+    saved_values = dotted_values(saved)
+    raise_objections(_objections(given, saved_values, checkpoint, unknown or _unknown_key))
+    require_trust(saved, trusted, resumable.file, given, advice="give it yourself, or ")
+    changed = dict(given)
+    for key, copy in _COPIES.items():
+        if key in given and saved_values[copy] == saved_values[key]:
+            changed.setdefault(copy, given[key])
+    config = replace(changed_config(saved, changed), checkpoint=checkpoint)
     check_fixed_keys(saved, config)
     return config
 
@@ -130,12 +140,13 @@ def _unknown_key(key: str, known: Collection[str]) -> str:
 
 def check_fixed_keys(before: RunConfig, now: RunConfig) -> None:
     """Raise InputError if a resumed run has another value of a key that cannot change."""
-    if fixed := fixed_key_that_differs(before, now):
-        raise InputError(f"{fixed} cannot change: a run resumes with what it began with")
+    key = fixed_key_that_differs(before, now)
+    if key is not None:
+        raise InputError(f"{key} cannot change: a run resumes with what it began with")
 
 
 class ResumedOrNew(NamedTuple):
-    """The config and the directory of a run that is resumed, or new; and which of both, and why."""
+    """A run that is resumed, or new; ``reason`` tells the user which, and why."""
 
     config: RunConfig
     folder: Path
@@ -147,65 +158,70 @@ def resumed_or_new(
 ) -> ResumedOrNew:
     """Resume the run in a folder, or begin it: ``checkpoint=auto`` of the command.
 
-    Unless the user has ``named`` the folder, an unfinished run of this config in a folder beside it
-    is resumed. With ``fit_vocabulary`` the size of the vocabulary may be that of the run instead.
-    Raises InputError if the folder holds another run.
+    Unless the user has ``named`` the folder, the newest unfinished run of this config in a folder
+    beside it is resumed. With ``fit_vocabulary``, the vocabulary of the run to resume may be
+    smaller than that of the config, and keeps its size. Raises InputError if a named folder holds
+    another run.
     """
-    folder, largest = Path(folder), config.tokenizer.vocab_size if fit_vocabulary else None
-    run, reason = find_run_to_resume(config, folder, named=named, largest=largest)
-    before = None if run is None else read_config(run)
-    if before is not None and before.tokenizer.vocab_size is not None:
-        # It may be smaller than that of the call.
-        size = before.tokenizer.vocab_size
-        config = replace(config, tokenizer=replace(config.tokenizer, vocab_size=size))
-    folder = run or folder
-    checkpoint = folder if has_checkpoint(folder) else None
-    return ResumedOrNew(replace(config, checkpoint=checkpoint), folder, reason)
-
-
-def find_run_to_resume(
-    config: RunConfig, folder: Path, *, named: bool, largest: int | None = None
-) -> tuple[Path | None, str]:
-    """Find the run of ``checkpoint=auto``: its directory, None for a new run, and the reason.
-
-    If the user has ``named`` the folder of the new run, another run in it is an InputError;
-    otherwise the run directories beside it may be resumed. With ``largest``, a smaller vocabulary
-    counts as one of this size.
-    """
+    folder = Path(folder)
     if named:
         if not has_checkpoint(folder):
-            return None, f"{folder} holds no checkpoint yet: a new run begins there"
-        before = _former_config(folder, largest)
-        if before is not None and (key := fixed_key_that_differs(before, config)):
-            raise InputError(
-                f"{folder} holds a run with another {key}; give another folder "
-                f"(hydra.run.dir=), or the same {key}"
-            )
-        return folder, f"resuming {folder}"
-    alike = [run for run in folder.parent.glob("*") if _is_unfinished(run, config, largest)]
-    if not alike:
-        return None, "no unfinished run has this config: a new one begins"
-    newest = max(alike, key=lambda run: (_last_change(run), run))
-    return newest, f"resuming {newest}, the newest unfinished run of this config"
+            reason = f"{folder} holds no checkpoint yet: a new run begins there"
+            return ResumedOrNew(replace(config, checkpoint=None), folder, reason)
+        saved = _saved_config(folder)
+        if saved is not None:
+            key = fixed_key_that_differs(_comparable(saved, config, fit_vocabulary), config)
+            if key is not None:
+                raise InputError(
+                    f"{folder} holds a run with another {key}; give another folder "
+                    f"(hydra.run.dir=), or the same {key}"
+                )
+        return _resumed(config, folder, saved, f"resuming {folder}")
+    unfinished: list[tuple[float, Path, RunConfig]] = []
+    for run in folder.parent.glob("*"):
+        with suppress(OSError):  # a folder of another user
+            saved = _config_if_unfinished(run)
+            if saved and not changes(_comparable(saved, config, fit_vocabulary), config):
+                unfinished.append((_last_change(run), run, saved))
+    if not unfinished:
+        reason = "no unfinished run has this config: a new one begins"
+        return ResumedOrNew(replace(config, checkpoint=None), folder, reason)
+    _, run, saved = max(unfinished, key=lambda candidate: candidate[:2])
+    reason = f"resuming {run}, the newest unfinished run of this config"
+    return _resumed(config, run, saved, reason)
 
 
-def _is_unfinished(run: Path, config: RunConfig, largest: int | None) -> bool:
-    with suppress(OSError):  # a folder of another user
-        if run.is_dir() and has_checkpoint(run) and not (is_finished(run) or is_locked(run)):
-            before = _former_config(run, largest)
-            return before is not None and not changes(before, config)
-    return False
+def _resumed(config: RunConfig, run: Path, saved: RunConfig | None, reason: str) -> ResumedOrNew:
+    if saved is not None and saved.tokenizer.vocab_size is not None:
+        config = _with_vocabulary(config, saved.tokenizer.vocab_size)
+    return ResumedOrNew(replace(config, checkpoint=run), run, reason)
 
 
-def _former_config(run: Path, largest: int | None) -> RunConfig | None:
-    """The config in a run directory; None, with a note, if it cannot be read."""
+def _with_vocabulary(config: RunConfig, size: int) -> RunConfig:
+    return replace(config, tokenizer=replace(config.tokenizer, vocab_size=size))
+
+
+def _comparable(saved: RunConfig, config: RunConfig, fit_vocabulary: bool) -> RunConfig:
+    """The config of a run; with ``fit_vocabulary``, a smaller vocabulary counts as the same one."""
+    size = saved.tokenizer.vocab_size
+    wanted = config.tokenizer.vocab_size
+    if fit_vocabulary and size is not None and wanted is not None and size < wanted:
+        return _with_vocabulary(saved, wanted)
+    return saved
+
+
+def _config_if_unfinished(run: Path) -> RunConfig | None:
+    """The config of a run that can be resumed and that no process trains; None for another."""
+    if not run.is_dir() or not has_checkpoint(run) or is_finished(run) or is_locked(run):
+        return None
+    return _saved_config(run)
+
+
+def _saved_config(run: Path) -> RunConfig | None:
+    """The config in a run directory; None, with a warning, if it cannot be read."""
     config = read_config(run)
     if config is None:
         logger.warning("checkpoint=auto: %s is missing or damaged", run / CONFIG)
-        return None
-    size = config.tokenizer.vocab_size
-    if largest is not None and size is not None and size < largest:
-        return replace(config, tokenizer=replace(config.tokenizer, vocab_size=largest))
     return config
 
 
@@ -240,13 +256,10 @@ def fixed_key_that_differs(before: RunConfig, now: RunConfig) -> str | None:
     if not _same_file(before.finetune_from, now.finetune_from):
         return "finetune_from"
     tokenizer = replace(before.tokenizer, sampling=now.tokenizer.sampling)
-    for key in different_fields(tokenizer, now.tokenizer):
-        return f"tokenizer.{key}"
-    for key in different_fields(before.metrics, now.metrics):
-        return f"metrics.{key}"
-    for key in other_weights(before.model, now.model):
-        return f"model.{key}"
-    return _held_out_key_that_differs(before.data, now.data)
+    keys = [f"tokenizer.{key}" for key in different_fields(tokenizer, now.tokenizer)]
+    keys += [f"metrics.{key}" for key in different_fields(before.metrics, now.metrics)]
+    keys += [f"model.{key}" for key in other_weights(before.model, now.model)]
+    return keys[0] if keys else _held_out_key_that_differs(before.data, now.data)
 
 
 def different_fields(before: T, now: T) -> list[str]:
@@ -279,23 +292,22 @@ def _explicit(model: ModelConfig) -> ModelConfig:
 
 
 def _held_out_key_that_differs(before: DataConfig, now: DataConfig) -> str | None:
-    former = _corpora(before)
-    for where, corpus in _corpora(now).items():
+    saved = _corpora(before)
+    for prefix, corpus in _corpora(now).items():
         if corpus.corpus not in ("files", "folder") or corpus.streaming:
             continue
-        old = former.get(where)
+        former = saved.get(prefix)
         for split in ("validation", "test"):
-            key = f"{split}_size"
-            size: int = getattr(corpus, key)
             if getattr(corpus, split) is not None:
                 continue
-            if old is None and size:
+            size: int = getattr(corpus, f"{split}_size")
+            if former is None and size:
                 # A corpus under another name may have been trained on.
-                return where
-            if old is not None and getattr(old, key) != size:
-                return f"{where}.{key}"
-            if old is not None and size and getattr(old, split) is not None:
-                return f"{where}.{split}"
+                return prefix
+            if former is not None and getattr(former, f"{split}_size") != size:
+                return f"{prefix}.{split}_size"
+            if former is not None and size and getattr(former, split) is not None:
+                return f"{prefix}.{split}"
     return None
 
 

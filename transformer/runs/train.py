@@ -11,45 +11,50 @@ import torch
 from pytorch_lightning import Callback, Trainer, seed_everything
 
 from transformer.checkpoint.checkpoint import TEXT_TO_TEXT, find_last, load_weights, portable_part
-from transformer.checkpoint.config_file import saved_config, write_config
-from transformer.checkpoint.locate import is_of_run, run_folder
+from transformer.checkpoint.run_directory import (
+    has_checkpoint,
+    is_finished,
+    is_of_run,
+    mark_finished,
+    run_folder,
+    saved_config,
+    write_config,
+)
 from transformer.checkpoint.trust import needs_trust
 from transformer.common.errors import InputError
 from transformer.data.tokenization.vocabulary_training import (
     VocabularyTooLarge,
     largest_vocabulary,
 )
+from transformer.runs.callbacks import QualityChecks, RunReport
 from transformer.runs.config_warnings import warn_about_config, warn_about_vocabulary
 from transformer.runs.directory import LOG, run_directory, run_log
 from transformer.runs.processes import count_processes, train_in_processes
-from transformer.runs.quality_callback import QualityChecks
-from transformer.runs.report_callback import RunReport
 from transformer.runs.resume import changes, check_fixed_keys, check_no_other_run
 from transformer.settings.run import RunConfig, untied
 from transformer.tasks.base import Task
 from transformer.tasks.registry import is_translation, make_task, test, untested
+from transformer.training.callbacks.best_score import Objective
 from transformer.training.callbacks.graceful_shutdown import raise_if_stopped, stoppable
 from transformer.training.callbacks.memory_preflight import MemoryPreflight
 from transformer.training.callbacks.progress import shown_update
-from transformer.training.callbacks.sweep_objective import Objective
-from transformer.training.checkpointing.checkpoint_io import consolidate
-from transformer.training.checkpointing.run_directory import (
-    has_checkpoint,
-    is_finished,
-    mark_finished,
-)
-from transformer.training.checkpointing.training_state import (
+from transformer.training.checkpointing import (
     Resumable,
+    consolidate,
     find_resumable,
     loader_state,
 )
 from transformer.training.distributed.ddp import require_gpu
 from transformer.training.distributed.ranks import process_rank
-from transformer.training.optimization.compile_choice import compile_choice
-from transformer.training.optimization.divergence import Diverged, save_text
+from transformer.training.layer_wrappers import compile_choice
+from transformer.training.optimization import Diverged, save_text
 from transformer.training.precision import resolve_precision, trains_on_gpu
-from transformer.training.process_state import process_state_kept
-from transformer.training.trainer import build_trainer, end_reason, updates_of_epochs
+from transformer.training.trainer import (
+    build_trainer,
+    end_reason,
+    process_state_kept,
+    updates_of_epochs,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -84,12 +89,14 @@ def train(
     after a signal, with a checkpoint written. The settings of the process, such as its random
     state, are as before when it returns.
     """
-    config, folder = untied(config), Path(folder)
+    config = untied(config)
+    folder = Path(folder)
     is_rank_0 = process_rank() == 0
     if config.checkpoint is not None:
         _check_resumes_in(config.checkpoint, folder)
     require_gpu(config.trainer)
-    if (count := count_processes(config.trainer)) > 1:
+    count = count_processes(config.trainer)
+    if count > 1:
         if callbacks:
             raise InputError(
                 f"callbacks of this process cannot train in {count} others: name their classes in "
@@ -128,7 +135,7 @@ def _recall(objective: Objective | None, folder: Path) -> None:
 
 
 def _check_resumes_in(checkpoint: Path, folder: Path) -> None:
-    """Raise InputError unless a run goes on where it was: other files there would be replaced."""
+    """Raise InputError unless a run resumes in its own directory, whose files it replaces."""
     if checkpoint.is_file() and not is_of_run(checkpoint):
         raise InputError(
             f"checkpoint={checkpoint} lies in no run directory, where its run would go on; give "
@@ -144,12 +151,14 @@ def _train_and_test(
     callbacks: Sequence[Callback],
     objective: Objective | None,
 ) -> dict[str, float]:
-    command = f"transformer train {_resume(config, folder)}"
+    command = f"transformer train {resume_arguments(config, folder)}"
     with RunReport(config, folder) as report, stoppable(folder, command):
-        watching: list[Callback] = [] if objective is None else [objective]
+        callbacks = list(callbacks)
+        if objective is not None:
+            callbacks.append(objective)
         if config.callbacks.quality and is_translation(config.task):
-            watching.append(QualityChecks(config.data))
-        trainer, task, trained = fit(config, folder, [*callbacks, *watching, report])
+            callbacks.append(QualityChecks(config.data))
+        trainer, task, trained = fit(config, folder, [*callbacks, report])
         metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
         if not trainer.is_global_zero:
             return metrics
@@ -162,7 +171,7 @@ def _train_and_test(
             metrics |= test(folder, task, trainer.strategy.root_device)
             report.changed = True
         if config.logger.wandb:
-            from transformer.training.callbacks.remote_loggers import finish_records
+            from transformer.training.callbacks.loggers import finish_records
 
             finish_records(trainer, folder, metrics)
         mark_finished(folder)
@@ -174,22 +183,26 @@ def _train_and_test(
 
 
 def fit(
-    config: RunConfig, folder: Path, watching: Sequence[Callback] = ()
+    config: RunConfig, folder: Path, callbacks: Sequence[Callback] = ()
 ) -> tuple[Trainer, Task, int]:
-    """Train with more callbacks; returns the trainer, the task, and the number of new updates."""
+    """Train without tests; returns the trainer, the task, and the number of new updates.
+
+    ``callbacks`` are added to those of the config.
+    """
     seed_everything(config.seed, workers=True, verbose=False)
     if config.trainer.precision == "auto":
         precision = resolve_precision(config.trainer).precision
         logger.info("precision=auto is %s on this device", precision)
     _log_compiler(config)
     config, task, resume_state = _prepare(config)
-    trainer = _fit(config, folder, task, resume_state, watching)
+    trainer = _fit(config, folder, task, resume_state, callbacks)
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
     trained = trainer.global_step - resume_state.done
     key, reached = end_reason(trainer, config)
     if not trained or key == "trainer.max_time":
-        logger.info("%s; resume with %s and a higher %s", reached, _resume(config, folder), key)
+        arguments = resume_arguments(config, folder)
+        logger.info("%s; resume with %s and a higher %s", reached, arguments, key)
     return trainer, task, trained
 
 
@@ -202,15 +215,17 @@ def _log_compiler(config: RunConfig) -> None:
         logger.info("trainer.compile=auto is %s on this device", choice.parts)
 
 
-def _resume(config: RunConfig, folder: Path) -> str:
+def resume_arguments(config: RunConfig, folder: Path) -> str:
+    """The arguments of ``train`` that resume a run."""
     return f"checkpoint={folder}{' trust=true' if needs_trust(config) else ''}"
 
 
 def _prepare(config: RunConfig) -> tuple[RunConfig, Task, ResumeState]:
-    resume = payload = None
+    """Build the task with its data and weights; the config has the measured size of batches."""
+    resumable = payload = None
     if config.checkpoint is not None:
-        resume = find_resumable(config.checkpoint)
-        payload = resume.payload
+        resumable = find_resumable(config.checkpoint)
+        payload = resumable.payload
         # The vocabulary is that of the checkpoint.
         check_fixed_keys(replace(portable_part(payload).config, tokenizer=config.tokenizer), config)
     initial = payload
@@ -235,12 +250,13 @@ def _prepare(config: RunConfig) -> tuple[RunConfig, Task, ResumeState]:
     _log_size(task)
     warn_about_config(config)
     warn_about_vocabulary(config, task.data)
-    if resume is None or payload is None:
+    if resumable is None or payload is None:
         return config, task, ResumeState(None, 0, None)
-    done, state = payload["global_step"], loader_state(payload)
-    task.data.resume_from(state)
+    done = payload["global_step"]
+    loader = loader_state(payload)
+    task.data.resume_from(loader)
     logger.info(
-        "resuming from %s, after %s", resume.file, shown_update(done, task.data.epochs(done))
+        "resuming from %s, after %s", resumable.file, shown_update(done, task.data.epochs(done))
     )
     changed = changes(portable_part(payload).config, config)
     for line in changed:
@@ -250,7 +266,7 @@ def _prepare(config: RunConfig) -> tuple[RunConfig, Task, ResumeState]:
             "validation scores from here on are of another search: best.ckpt stays until one of "
             "them is higher than all before"
         )
-    return config, task, ResumeState(resume, done, state)
+    return config, task, ResumeState(resumable, done, loader)
 
 
 def _fit(
@@ -258,23 +274,26 @@ def _fit(
     folder: Path,
     task: Task,
     resume_state: ResumeState,
-    watching: Sequence[Callback],
+    callbacks: Sequence[Callback],
 ) -> Trainer:
-    read, epochs, updates = resume_state.checkpoint, config.trainer.max_epochs, -1
-    resume: Path | None = None if read is None else read.file
+    """Train; after a divergence, begin again at the last checkpoint with a lower learning rate."""
+    resumable = resume_state.checkpoint
+    checkpoint = None if resumable is None else resumable.file
+    epochs = config.trainer.max_epochs
+    updates = -1
     if epochs is not None and epochs >= 0:
         updates = updates_of_epochs(epochs, task.data, resume_state.done, resume_state.loader)
     selection = task.model_selection(config)
     while True:
-        callbacks = [MemoryPreflight(task.data), *watching]
-        trainer = build_trainer(config, folder, callbacks, selection, read, updates)
+        all_callbacks = [MemoryPreflight(task.data), *callbacks]
+        trainer = build_trainer(config, folder, all_callbacks, selection, resumable, updates)
         try:
-            trainer.fit(task.module, datamodule=task.data, ckpt_path=resume)
+            trainer.fit(task.module, datamodule=task.data, ckpt_path=checkpoint)
             raise_if_stopped(trainer)
             return trainer
         except Diverged as divergence:
-            detector, rank = task.module.detector, trainer.global_rank
-            text = save_text(divergence, folder, rank, task.data.tokenizer)
+            detector = task.module.detector
+            text = save_text(divergence, folder, trainer.global_rank, task.data.tokenizer)
             if detector.returned >= config.recovery.returns:
                 raise InputError(
                     f"training diverges: {divergence}, after {detector.returned} returns to the "
@@ -282,17 +301,21 @@ def _fit(
                     "lengthen schedule.warmup"
                 ) from divergence
             detector.returned += 1
-            read, resume = None, folder / "checkpoints" / "last.ckpt"
+            resumable = None
+            checkpoint = folder / "checkpoints" / "last.ckpt"
             logger.warning(
                 "%s: going back to %s with the learning rate times %g",
-                *(divergence, resume, detector.lr_scale),
+                divergence,
+                checkpoint,
+                detector.lr_scale,
             )
 
 
 def _log_size(task: Task) -> None:
-    config, parameters = task.module.model.config, list(task.module.parameters())
-    total = sum(one.numel() for one in parameters)
-    learns = sum(one.numel() for one in parameters if one.requires_grad)
+    config = task.module.model.config
+    parameters = list(task.module.parameters())
+    total = sum(weight.numel() for weight in parameters)
+    learns = sum(weight.numel() for weight in parameters if weight.requires_grad)
     source, target = config.source_vocab_size, config.target_vocab_size
     vocabulary = f"vocabularies of {source:,} (source) and {target:,} (target)"
     if task.data.tokenizer.joint and source == target:

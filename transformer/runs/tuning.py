@@ -9,8 +9,9 @@ from typing import Any
 import torch
 
 from transformer.checkpoint import checkpoint
+from transformer.checkpoint.averaging import average_checkpoints, newest_checkpoints
 from transformer.checkpoint.checkpoint import Loaded
-from transformer.checkpoint.locate import find_checkpoint
+from transformer.checkpoint.run_directory import find_checkpoint
 from transformer.common.errors import InputError
 from transformer.data.corpora.evaluation_text import validation_pairs
 from transformer.decoding.device import find_device, suited_batch_tokens
@@ -27,7 +28,6 @@ from transformer.model.build import build_transformer
 from transformer.settings.decoding import NEUTRAL, SearchConfig
 from transformer.settings.evaluation import TuneConfig, WeightsName
 from transformer.settings.metrics import MetricsConfig
-from transformer.training.checkpointing.averaging import average_checkpoints, newest_checkpoints
 
 
 @dataclass(frozen=True)
@@ -68,25 +68,30 @@ class Trial:
 def offered_weights(
     folder: Path, names: Iterable[WeightsName], last: int
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-    """Checkpoints by name, first that of the run, and why others are missing; or InputError."""
+    """Checkpoints by name, first that of the run, and why others are missing.
+
+    ``last`` is the number of checkpoints in ``average``. Raises InputError if there is no
+    checkpoint that translates.
+    """
     file = find_checkpoint(folder, "best")
     best = checkpoint.read_merged(file)
     checkpoint.require_translation(best, file)
     raw = best.get("current_model_state")
     offers = {"single" if raw is None else "ema": translating(best)}
-    lacking: dict[str, str] = {}
+    missing: dict[str, str] = {}
+    newest = newest_checkpoints(folder)[-last:]
     for name in names:
         if name in offers:
             continue
         if name == "single":
             offers[name] = translating(best) | {"state_dict": raw}
         elif name == "ema":
-            lacking[name] = "the run kept no moving average (callbacks.ema_decay)"
-        elif len(newest := newest_checkpoints(folder)[-last:]) > 1:
+            missing[name] = "the run kept no moving average (callbacks.ema_decay)"
+        elif len(newest) > 1:
             offers[name] = average_checkpoints(newest)
         else:
-            lacking[name] = "the run kept fewer than two step-*.ckpt (callbacks.keep_last)"
-    return offers, lacking
+            missing[name] = "the run kept fewer than two step-*.ckpt (callbacks.keep_last)"
+    return offers, missing
 
 
 def translating(payload: dict[str, Any]) -> dict[str, Any]:
@@ -131,17 +136,20 @@ def try_all(
         return attempt(trial.weights, trial.search, validation.size)
 
     def better(trials: Sequence[Trial]) -> Trial:
-        own, winner = trials[0], best_trial(trials)
-        if winner is own:
-            return own
-        challenges.append(validation.test(on_all(own), on_all(winner)))
-        show(challenges[-1])
-        return winner if challenges[-1].wins else own
+        winner = best_trial(trials)
+        if winner is trials[0]:
+            return winner
+        challenge = validation.test(on_all(trials[0]), on_all(winner))
+        challenges.append(challenge)
+        show(challenge)
+        return winner if challenge.wins else trials[0]
 
     few = min(config.sentences or validation.size, validation.size)
     trials = [attempt(weights, validation.search, few) for weights in offers]
     chosen = better(trials)
-    searched = [attempt(chosen.weights, one, few) for one in searches if one != validation.search]
+    searched = [
+        attempt(chosen.weights, search, few) for search in searches if search != validation.search
+    ]
     best = better([chosen, *searched])
     return Tuning([*trials, *searched], challenges, best)
 
@@ -171,15 +179,20 @@ class Challenge:
 
     def __str__(self) -> str:
         """The result in one line."""
-        name, size, tested = self.own.score.name, self.own.sentences, self.tested
+        tested = self.tested
         side = "better" if self.gain > 0 else "worse"
-        found = f"{abs(self.gain):.{DECIMALS}f} {name} {side} on all {size:,} sentences"
+        difference = (
+            f"{abs(self.gain):.{DECIMALS}f} {self.own.score.name} {side} on all "
+            f"{self.own.sentences:,} sentences"
+        )
         if tested is not None:
-            p_values = tested.p_bootstrap, tested.p_randomization
-            found += ", p = {:.3f} (bootstrap), {:.3f} (randomization)".format(*p_values)
+            difference += (
+                f", p = {tested.p_bootstrap:.3f} (bootstrap), "
+                f"{tested.p_randomization:.3f} (randomization)"
+            )
         if self.wins:
-            return f"{self.other.label} replaces {self.own.label}: {found}"
-        stays = f"{self.own.label} stays: {self.other.label} is {found}"
+            return f"{self.other.label} replaces {self.own.label}: {difference}"
+        stays = f"{self.own.label} stays: {self.other.label} is {difference}"
         if tested is None:
             return f"{stays}; {self.reason}"
         return f"{stays}; below {SURE} is significant" if self.gain > 0 else stays
@@ -221,7 +234,8 @@ class _Validation:
     ) -> None:
         portable = checkpoint.portable_part(next(iter(offers.values())))
         self.name = Path("the checkpoint")
-        self.offers, self.scoring = offers, scoring
+        self.offers = offers
+        self.scoring = scoring
         device = find_device(config.device)
         self.batch_tokens = suited_batch_tokens(config.batch_tokens, device)
         with torch.random.fork_rng(devices=[]):  # the weights are loaded later
@@ -259,7 +273,7 @@ class _Validation:
         sources, references = zip(*self.pairs[:sentences], strict=True)
         translator.translate(sources[:1])  # the first call of a process takes longer
         start = time.perf_counter()
-        texts = [found.text for found in translator.translate(sources)]
+        texts = [translation.text for translation in translator.translate(sources)]
         seconds = time.perf_counter() - start
         scores = score(texts, references, (self.metric,), config=self.scoring, sources=sources)
         return Trial(weights, search, scores[0], seconds, len(sources), texts)
@@ -270,10 +284,10 @@ class _Validation:
         metric = build_metric(self.metric, self.scoring)
         systems = own.hypotheses, other.hypotheses
         try:
-            [found] = paired_tests(systems, references, [metric], Resampling(), sources)
+            [tested] = paired_tests(systems, references, [metric], Resampling(), sources)
         except InputError as error:  # the metric gives one number for a text
             return Challenge(own, other, None, str(error))
-        return Challenge(own, other, found.systems[1])
+        return Challenge(own, other, tested.systems[1])
 
 
 def best_trial(trials: Sequence[Trial]) -> Trial:
@@ -292,10 +306,12 @@ def grid(
 ) -> list[SearchConfig]:
     """Every beam size with every length penalty; ``greedy``, without penalty, once."""
     neutral = {**NEUTRAL, "nbest": 1}
-    greedy = {"algorithm": "greedy", "beam_size": 1, "coverage_penalty": 0.0}
-    searches = [replace(own, **{**neutral, **greedy})] if 1 in beam_sizes else []
+    searches = []
+    if 1 in beam_sizes:
+        greedy = {"algorithm": "greedy", "beam_size": 1, "coverage_penalty": 0.0}
+        searches.append(replace(own, **(neutral | greedy)))
     for size in sorted({*beam_sizes} - {1}):
         for penalty in sorted({*length_penalties}):
             beam = {"algorithm": "beam", "beam_size": size, "length_penalty": penalty}
-            searches.append(replace(own, **{**neutral, **beam}))
+            searches.append(replace(own, **(neutral | beam)))
     return searches

@@ -83,27 +83,32 @@ class TextTranslation:
 
     @property
     def text(self) -> str:
-        return "".join(part.blanks + found.text for part, found in self.parts)
+        return "".join(part.blanks + sentence.text for part, sentence in self.parts)
 
     def alternatives(self, number: int) -> list[str]:
         """Up to so many other translations; the n-th has the n-th alternative of each sentence."""
-
-        def text(rank: int) -> str:
-            chosen = ((p, f.alternatives[rank : rank + 1] or (f.text,)) for p, f in self.parts)
-            return "".join(part.blanks + one for part, (one,) in chosen)
-
-        distinct = dict.fromkeys(map(text, range(number)))
-        return [one for one in distinct if one not in ("", self.text)]
+        texts: dict[str, None] = {}
+        for rank in range(number):
+            text = ""
+            for part, sentence in self.parts:
+                has_rank = rank < len(sentence.alternatives)
+                text += part.blanks + (sentence.alternatives[rank] if has_rank else sentence.text)
+            texts[text] = None
+        return [text for text in texts if text not in ("", self.text)]
 
     @property
     def flags(self) -> list[str]:
         """The failures of its sentences, each once."""
-        return list(dict.fromkeys(flag for _, found in self.parts for flag in found.flags))
+        return list(dict.fromkeys(flag for _, sentence in self.parts for flag in sentence.flags))
 
     @property
     def sentences(self) -> list[SentenceTranslation]:
         """The sentences that are not empty, with the source as the client wrote it."""
-        return [replace(found, source=part.sentence) for part, found in self.parts if found.source]
+        return [
+            replace(sentence, source=part.sentence)
+            for part, sentence in self.parts
+            if sentence.source
+        ]
 
 
 def can_link(direction: Direction, sentence: str) -> bool:
@@ -120,8 +125,8 @@ def has_weights(translator: Translator) -> bool:
 def translate_batch(options: Options, sentences: Sequence[Sentence]) -> list[SentenceTranslation]:
     """Translate sentences together."""
     direction = options.direction
-    more = options.alternatives, options.links, options.confidence, options.attention
-    if any(more) and not has_weights(direction.translator):
+    extras = (options.alternatives, options.links, options.confidence, options.attention)
+    if any(extras) and not has_weights(direction.translator):
         raise InputError(
             "an export for CTranslate2 alone gives no alternatives, alignment, confidence or "
             "attention; start the server with its run"
@@ -132,50 +137,67 @@ def translate_batch(options: Options, sentences: Sequence[Sentence]) -> list[Sen
     alignment: Aligner | bool = options.links
     if options.links and options.near_best is not None:
         alignment = replace(translator.aligner, near_best=options.near_best)
-    tagged = [with_tags(one.text, direction.tags) for one in sentences]
-    constraints = [one.constraints for one in sentences]
-    found = translator.translate(
+    tagged = [with_tags(sentence.text, direction.tags) for sentence in sentences]
+    constraints = [sentence.constraints for sentence in sentences]
+    translations = translator.translate(
         tagged, constraints, attention=options.attention, alignment=alignment
     )
     if direction.flagging is not None:
-        found = direction.flagging(tagged, found, constraints)
-    results = [_result(one, translation) for one, translation in zip(sentences, found, strict=True)]
+        translations = direction.flagging(tagged, translations, constraints)
+    results = [
+        _result(sentence, translation)
+        for sentence, translation in zip(sentences, translations, strict=True)
+    ]
     return _with_confidence(translator, tagged, results) if options.confidence else results
 
 
-def _result(sentence: Sentence, found: Translation) -> SentenceTranslation:
-    alternatives = dict.fromkeys(candidate.text for candidate in found.nbest[1:])
-    seen = found.attention
-    attention = seen if seen is None else Attention(found.source_tokens, found.tokens, seen.cpu())
+def _result(sentence: Sentence, translation: Translation) -> SentenceTranslation:
+    alternatives = dict.fromkeys(candidate.text for candidate in translation.nbest[1:])
+    links = None
+    if translation.alignment is not None:
+        links = tuple(sorted(translation.alignment))
+    attention = None
+    if translation.attention is not None:
+        weights = translation.attention.cpu()
+        attention = Attention(translation.source_tokens, translation.tokens, weights)
     return SentenceTranslation(
         sentence.text,
-        found.text,
-        tuple(text for text in alternatives if text not in ("", found.text)),
-        len(found.source_tokens),
-        len(found.tokens),
-        None if found.alignment is None else tuple(sorted(found.alignment)),
+        translation.text,
+        alternatives=tuple(text for text in alternatives if text not in ("", translation.text)),
+        source_tokens=len(translation.source_tokens),
+        target_tokens=len(translation.tokens),
+        links=links,
         attention=attention,
-        flags=found.flags or (),
+        flags=translation.flags or (),
     )
 
 
 def _with_confidence(
     translator: Translator, sources: Sequence[str], results: Sequence[SentenceTranslation]
 ) -> list[SentenceTranslation]:
-    pairs = [(source, one.text) for source, one in zip(sources, results, strict=True)]
+    pairs = [(source, result.text) for source, result in zip(sources, results, strict=True)]
     scores = score_pairs(
         translator.members[0], translator.tokenizer, pairs, batch_tokens=translator.batch_tokens
     )
     confident = []
-    for one, scored in zip(results, scores, strict=True):
-        logs = scored.token_log_probabilities
-        of_words: dict[int, list[float]] = {}
-        for word, log in zip(subword_words(scored.tokens[:-1]), logs, strict=False):
-            of_words.setdefault(word, []).append(log)
-        words = tuple(_mean_probability(of_words[word]) for word in sorted(of_words) if word >= 0)
-        confident.append(replace(one, confidence=_mean_probability(logs), word_confidence=words))
+    for result, scored in zip(results, scores, strict=True):
+        log_probabilities = scored.token_log_probabilities
+        words = subword_words(scored.tokens[:-1])
+        by_word: dict[int, list[float]] = {}
+        for word, log_probability in zip(words, log_probabilities, strict=False):
+            by_word.setdefault(word, []).append(log_probability)
+        confident.append(
+            replace(
+                result,
+                confidence=_mean_probability(log_probabilities),
+                word_confidence=tuple(
+                    _mean_probability(by_word[word]) for word in sorted(by_word) if word >= 0
+                ),
+            )
+        )
     return confident
 
 
-def _mean_probability(logs: Sequence[float]) -> float:
-    return math.exp(math.fsum(logs) / len(logs))
+def _mean_probability(log_probabilities: Sequence[float]) -> float:
+    """The geometric mean of probabilities."""
+    return math.exp(math.fsum(log_probabilities) / len(log_probabilities))

@@ -1,6 +1,7 @@
-"""The server: all routes, measurement of requests, CORS, and its socket."""
+"""The server: all routes, the page at ``/``, measurement of requests, CORS, and its socket."""
 
 import errno
+import hashlib
 import math
 import signal
 import socket
@@ -24,12 +25,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from transformer.common.errors import InputError
 from transformer.serving.access import Access
-from transformer.serving.interfaces.deepl.routes import DeepL
+from transformer.serving.interfaces.deepl import DeepL
 from transformer.serving.interfaces.files import Files
 from transformer.serving.interfaces.http import LimitedBodies
 from transformer.serving.interfaces.libretranslate import LibreTranslate
-from transformer.serving.interfaces.page import page_routes
-from transformer.serving.metrics import Metrics
+from transformer.serving.micro_batching import Metrics
 from transformer.serving.request_queue import RequestQueue
 from transformer.settings.commands import ServerConfig
 
@@ -78,7 +78,8 @@ def build_app(queue: RequestQueue, access: Access) -> Starlette:
         Route("/metrics", metrics),
         Route("/spec", spec),
     ]
-    measured = Middleware(Measured, metrics=queue.metrics, routes={one.path for one in routes})
+    paths = {route.path for route in routes}
+    measured = Middleware(Measured, metrics=queue.metrics, routes=paths)
     return Starlette(
         routes=routes,
         middleware=[measured, _CORS, Middleware(LimitedBodies, limits=queue.limits)],
@@ -92,11 +93,51 @@ def _no_route(request: Request, error: Exception) -> Response:
     return JSONResponse({"error": error.detail}, error.status_code, error.headers)
 
 
+_MEDIA_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
+
+_PAGE_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+        "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    # Browsers keep a file, and compare its ETag each time.
+    "Cache-Control": "no-cache",
+}
+
+
+def page_routes() -> list[Route]:
+    """``/`` and ``/page/NAME`` of each of its files, which are read now.
+
+    The page calls the routes of LibreTranslate by relative addresses.
+    """
+    folder = files("transformer.serving.interfaces") / "assets" / "page"
+    # A map of attention looks as in reports.
+    attention_map = files("transformer.reports") / "assets" / "attention_map.js"
+    assets = {file.name: file.read_bytes() for file in (*folder.iterdir(), attention_map)}
+    tags = {name: f'"{hashlib.sha256(data).hexdigest()[:16]}"' for name, data in assets.items()}
+
+    async def asset(request: Request) -> Response:
+        name = request.path_params.get("name", "page.html")
+        if name not in assets:
+            return Response("There is no such file.", 404)
+        headers = _PAGE_HEADERS | {"ETag": tags[name]}
+        if tags[name] in request.headers.get("if-none-match", ""):
+            return Response(status_code=304, headers=headers)
+        media_type = _MEDIA_TYPES[name.rpartition(".")[2]]
+        return Response(assets[name], headers=headers, media_type=media_type)
+
+    return [Route("/", asset), Route("/page/{name}", asset)]
+
+
 class Measured:
     """Middleware: counts requests and their time."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics, routes: set[str]) -> None:
-        self.app, self.metrics, self.routes = app, metrics, routes
+        self.app = app
+        self.metrics = metrics
+        self.routes = routes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -105,7 +146,8 @@ class Measured:
         # One label for all unknown paths: clients must not create labels.
         path = "/".join(scope["path"].split("/")[:3])
         route = path if path in self.routes else "other"
-        start, status = monotonic(), 500
+        start = monotonic()
+        status = 500
 
         async def counted(message: Message) -> None:
             nonlocal status
@@ -173,11 +215,12 @@ def run_until_signal(
         )
     )
     # uvicorn raises the signal again at its end.
-    is_main = threading.current_thread() is threading.main_thread()
-    signals = (signal.SIGTERM, signal.SIGINT) if is_main else ()
-    before = [(one, signal.signal(one, lambda *_: None)) for one in signals]
+    handlers = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGTERM, signal.SIGINT):
+            handlers[number] = signal.signal(number, lambda *_: None)
     try:
         server.run(sockets=[listening])
     finally:
-        for number, handler in before:
+        for number, handler in handlers.items():
             signal.signal(number, handler)

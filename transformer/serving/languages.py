@@ -64,52 +64,58 @@ class Directions:
 
     def __init__(self, directions: Iterable[Direction]) -> None:
         self.all = tuple(directions)
-        self.by_codes = {(one.source, one.target): one for one in self.all}
+        self.by_codes = {(direction.source, direction.target): direction for direction in self.all}
         if len(self.by_codes) < len(self.all):
-            pairs = ", ".join(f"{one.source}-{one.target}" for one in self.all)
+            pairs = ", ".join(f"{direction.source}-{direction.target}" for direction in self.all)
             raise InputError(
                 f"two models have the same direction ({pairs}); name the languages of each: "
                 "languages=[en-de,de-en]"
             )
-        self.sources = tuple(dict.fromkeys(one.source for one in self.all))
-        self.targets = tuple(dict.fromkeys(one.target for one in self.all))
+        self.sources = tuple(dict.fromkeys(direction.source for direction in self.all))
+        self.targets = tuple(dict.fromkeys(direction.target for direction in self.all))
 
     def code(self, asked: str, known: Sequence[str]) -> str | None:
         """The known code for that of a client: itself, its alias, or the only variant."""
-        asked = asked.lower().replace("_", "-")
-        asked = asked if asked in known else _ALIASES.get(asked, asked)
-        if asked in known:
-            return asked
-        base = asked.partition("-")[0]
-        variants = [code for code in known if code.partition("-")[0] == base]
+        code = asked.lower().replace("_", "-")
+        if code not in known:
+            code = _ALIASES.get(code, code)
+        if code in known:
+            return code
+        base = code.partition("-")[0]
+        variants = [variant for variant in known if variant.partition("-")[0] == base]
         return variants[0] if len(variants) == 1 else None
 
 
 def trained_directions(
     translator: Translator,
     config: RunConfig,
-    named: str | None = None,
+    languages: str | None = None,
     sentences: bool | None = None,
 ) -> Iterator[Direction]:
-    """The directions of a model; ``named`` None: of its data; ``sentences`` None: by its metric."""
+    """The directions of a model.
+
+    Without ``languages``, SOURCE-TARGET, they are those of its data. Without ``sentences``, its
+    metric says whether a text is cut into sentences.
+    """
     if sentences is None:
         sentences = has_sentences(config)
     tags = translator.tokenizer.tags
     codes = {_lower(code): code for code in tags.targets}
 
-    def direction(source: str, target: str) -> Direction:
-        before = codes.get(source) if tags.both_sides else None
-        own = SourceTags(codes.get(target), kind, before)
-        return Direction(source, target, translator, own, sentences)
-
     # A mandatory tag of the kind of text is the first one.
     kind = tags.corpora[0] if tags.corpora and not tags.optional else None
-    if named is not None:
-        source, dash, target = (_lower(part) for part in named.rpartition("-"))
+
+    def direction(source: str, target: str) -> Direction:
+        source_tag = codes.get(source) if tags.both_sides else None
+        source_tags = SourceTags(codes.get(target), kind, source_tag)
+        return Direction(source, target, translator, source_tags, sentences)
+
+    if languages is not None:
+        source, dash, target = (_lower(part) for part in languages.rpartition("-"))
         known = {source, target} <= codes.keys() if tags.both_sides else not tags.targets
         if not dash or not source or not target or not known:
             raise InputError(
-                f"languages={named} must be SOURCE-TARGET, such as en-de, of a model of one "
+                f"languages={languages} must be SOURCE-TARGET, such as en-de, of a model of one "
                 "direction, or languages that the model has tags of on both sides; another model "
                 "with target tags knows its languages"
             )

@@ -1,17 +1,46 @@
-"""Translates the sentences of all clients in shared batches, in the thread of the models."""
+"""Batches of the sentences of all clients, translated in the thread of the models.
+
+It knows nothing of text: a job has options, a sentence and a length.
+"""
 
 import logging
 import threading
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Executor, Future, wait
 from dataclasses import dataclass, field
+from functools import partial
 from time import monotonic
 from typing import Any
 
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
 from transformer.common.errors import InputError
-from transformer.serving.metrics import Metrics
 
 log = logging.getLogger(__name__)
+
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_SIZES = tuple(2.0**power for power in range(15))
+
+
+class Metrics:
+    """Counters of one service for Prometheus, without texts, keys and addresses."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        shared: dict[str, Any] = {"namespace": "translate", "registry": self.registry}
+        seconds: Callable[..., Histogram] = partial(Histogram, buckets=_SECONDS, **shared)
+        sizes: Callable[..., Histogram] = partial(Histogram, buckets=_SIZES, **shared)
+        count: Callable[..., Counter] = partial(Counter, **shared)
+        self.requests = count("requests_total", "Requests by route and status", ("route", "status"))
+        self.request_seconds = seconds("request_seconds", "Time to answer a request", ("route",))
+        self.queue_seconds = seconds("queue_seconds", "Time that a sentence waits for its batch")
+        self.batch_sentences = sizes("batch_sentences", "Sentences of a batch")
+        self.batch_tokens = sizes("batch_tokens", "Source tokens of a batch, without padding")
+        self.waiting = Gauge("waiting", "Sentences that wait", **shared)
+        self.source_tokens = count("source_tokens_total", "Source tokens translated")
+        self.target_tokens = count("target_tokens_total", "Target tokens written")
+        self.failures = count("failures_total", "Sentences by the flags of their output", ("flag",))
+        self.cache_hits = count("cache_hits_total", "Sentences whose translation was remembered")
 
 
 class QueueFull(Exception):
@@ -46,7 +75,8 @@ class MicroBatcher:
         thread: Executor,
     ) -> None:
         self._translate = translate
-        self._batch_tokens, self._max_waiting = batch_tokens, max_waiting
+        self._batch_tokens = batch_tokens
+        self._max_waiting = max_waiting
         self._metrics = metrics
         self._waiting: list[Job] = []
         self._changed = threading.Condition()
@@ -76,7 +106,10 @@ class MicroBatcher:
         wait([self._working], seconds)
 
     def _work(self) -> None:
-        while batch := self._next_batch():
+        while True:
+            batch = self._next_batch()
+            if not batch:
+                return
             for job in batch:
                 self._metrics.queue_seconds.observe(monotonic() - job.since)
             self._run(batch)
@@ -87,8 +120,8 @@ class MicroBatcher:
             while True:
                 self._changed.wait_for(lambda: self._waiting or self._closed)
                 batch = choose_batch(self._waiting, self._batch_tokens)
-                taken = set(map(id, batch))
-                self._waiting = [job for job in self._waiting if id(job) not in taken]
+                batch_ids = set(map(id, batch))
+                self._waiting = [job for job in self._waiting if id(job) not in batch_ids]
                 self._metrics.waiting.set(len(self._waiting))
                 # Drop canceled jobs: the client has gone, or its time is over.
                 batch = [job for job in batch if job.result.set_running_or_notify_cancel()]
@@ -98,10 +131,10 @@ class MicroBatcher:
     def _run(self, batch: Sequence[Job]) -> None:
         """Translate a batch; if it fails, its halves, so that only the bad job fails."""
         try:
-            found = self._translate(batch[0].options, [job.sentence for job in batch])
+            translations = self._translate(batch[0].options, [job.sentence for job in batch])
             self._metrics.batch_sentences.observe(len(batch))
             self._metrics.batch_tokens.observe(sum(job.length for job in batch))
-            for job, translation in zip(batch, found, strict=True):
+            for job, translation in zip(batch, translations, strict=True):
                 job.result.set_result(translation)
         except Exception as error:
             if len(batch) > 1:
@@ -119,8 +152,8 @@ def choose_batch(waiting: Sequence[Job], batch_tokens: int) -> list[Job]:
     """The first, oldest job and the jobs with its options that are nearest to it in length."""
     batch: list[Job] = []
     longest = 0
-    alike = [job for job in waiting if job.options == waiting[0].options]
-    for job in sorted(alike, key=lambda job: abs(job.length - waiting[0].length)):
+    same_options = [job for job in waiting if job.options == waiting[0].options]
+    for job in sorted(same_options, key=lambda job: abs(job.length - waiting[0].length)):
         longest = max(longest, job.length)
         if batch and longest * (len(batch) + 1) > batch_tokens:
             break

@@ -12,11 +12,11 @@ from transformer.serving.batch_translation import (
     Sentence,
     SentenceTranslation,
     TextTranslation,
+    translate_batch,
 )
-from transformer.serving.formats.placeholders import translate_with_placeholders
+from transformer.serving.formats.placeholders import TranslateBatch, translate_with_placeholders
 from transformer.serving.languages import Detected, Detector, Directions
-from transformer.serving.metrics import Metrics
-from transformer.serving.micro_batching import Job, MicroBatcher
+from transformer.serving.micro_batching import Job, Metrics, MicroBatcher
 from transformer.serving.sentences import Part, Splitting, plain_blanks, split_sentences
 from transformer.settings.commands import Limits
 
@@ -31,7 +31,16 @@ _Split = list[list[tuple[Part, Sentence]]]
 
 
 class RequestQueue:
-    """Translates the texts of all clients; ``cache`` is the number of remembered sentences."""
+    """Translates the texts of all clients.
+
+    Args:
+        directions: The models.
+        limits: Of requests.
+        batch_tokens: Source tokens of a batch, padding included.
+        cache: The number of remembered sentences.
+        thread: The thread that loaded the models.
+        translate: Translates the sentences of a batch.
+    """
 
     def __init__(
         self,
@@ -41,6 +50,7 @@ class RequestQueue:
         batch_tokens: int,
         cache: int,
         thread: Executor,
+        translate: TranslateBatch = translate_batch,
     ) -> None:
         self.directions, self.limits = directions, limits
         self.metrics = Metrics()
@@ -48,7 +58,7 @@ class RequestQueue:
         self._cached: OrderedDict[tuple[Options, Sentence], SentenceTranslation] = OrderedDict()
         self._cache = cache
         self.batcher = MicroBatcher(
-            translate_with_placeholders,
+            partial(translate_with_placeholders, translate=translate),
             batch_tokens=batch_tokens,
             max_waiting=limits.waiting,
             metrics=self.metrics,
@@ -75,7 +85,7 @@ class RequestQueue:
             try:
                 await asyncio.gather(*futures.values())
             finally:
-                _drop(futures)
+                _cancel(futures)
         return [
             TextTranslation(tuple((part, futures[sentence].result()) for part, sentence in parts))
             for parts in split
@@ -89,10 +99,10 @@ class RequestQueue:
         try:
             for part, sentence in parts:
                 async with asyncio.timeout_at(deadline):
-                    found = await futures[sentence]
-                yield TextTranslation(((part, found),))
+                    translation = await futures[sentence]
+                yield TextTranslation(((part, translation),))
         finally:
-            _drop(futures)
+            _cancel(futures)
 
     async def _submit(self, texts: Sequence[str], options: Options) -> tuple[_Split, _Futures]:
         # In a thread: a long text must not block other clients.
@@ -101,7 +111,8 @@ class RequestQueue:
         missing = []
         for sentence, job in jobs.items():
             futures[sentence] = asyncio.wrap_future(job.result)
-            if known := self._remembered(sentence, options):
+            known = self._remembered(sentence, options)
+            if known:
                 job.result.set_result(known)
             else:
                 missing.append(job)
@@ -114,26 +125,30 @@ class RequestQueue:
     def _prepare(
         self, texts: Sequence[str], options: Options
     ) -> tuple[_Split, dict[Sentence, Job]]:
-        direction, constrain = options.direction, options.constrain
+        direction = options.direction
         lines = direction.whole_lines
         splitting: Splitting = "lines" if lines else options.splitting
-        split = []
+        split: _Split = []
         for text in texts:
-            parts = split_sentences(text, direction.source, splitting)
-            plain = [p.sentence if lines else plain_blanks(p.sentence) for p in parts]
-            sentences = [Sentence(one, constrain and constrain(one)) for one in plain]
-            split.append(list(zip(parts, sentences, strict=True)))
-        found = [sentence for parts in split for _, sentence in parts]
-        if sum(bool(one.text) for one in found) > self.limits.waiting:
+            split.append([])
+            for part in split_sentences(text, direction.source, splitting):
+                plain = part.sentence if lines else plain_blanks(part.sentence)
+                constraints = options.constrain(plain) if options.constrain else None
+                split[-1].append((part, Sentence(plain, constraints)))
+        sentences = [sentence for parts in split for _, sentence in parts]
+        if sum(bool(sentence.text) for sentence in sentences) > self.limits.waiting:
             raise InputError(
                 f"one request may have {self.limits.waiting} sentences; send fewer at a time"
             )
-        distinct = dict.fromkeys(found)
-        jobs = {one: Job(options, one, direction.length(one.text)) for one in distinct}
+        jobs = {
+            sentence: Job(options, sentence, direction.length(sentence.text))
+            for sentence in dict.fromkeys(sentences)
+        }
         longest = max((job.length for job in jobs.values()), default=0)
         # Their memory grows with the square of the length.
         squared = options.links or options.confidence or options.attention
-        if squared and longest > (limit := direction.translator.max_subwords):
+        limit = direction.translator.max_subwords
+        if squared and longest > limit:
             raise InputError(
                 f"alignment, confidence and attention take sentences of up to {limit} tokens, not "
                 f"{longest}"
@@ -142,10 +157,13 @@ class RequestQueue:
 
     def detect_source(self, texts: Sequence[str], target: str) -> Detected:
         """The likeliest language of texts with this target; its confidence is 0 without letters."""
-        sources = [one.source for one in self.directions.all if one.target == target]
-        found = self.detector.detect("\n".join(texts))
-        found = found or [Detected((sources or self.directions.sources)[0], 0.0)]
-        return next((one for one in found if one.language in sources), found[0])
+        sources = [
+            direction.source for direction in self.directions.all if direction.target == target
+        ]
+        ranked = self.detector.detect("\n".join(texts))
+        if not ranked:
+            return Detected((sources or self.directions.sources)[0], 0.0)
+        return next((detected for detected in ranked if detected.language in sources), ranked[0])
 
     def _remembered(self, sentence: Sentence, options: Options) -> SentenceTranslation | None:
         is_copied = not options.direction.whole_lines or not sentence.text
@@ -175,6 +193,6 @@ class RequestQueue:
                 self._cached.popitem(last=False)
 
 
-def _drop(futures: _Futures) -> None:
+def _cancel(futures: _Futures) -> None:
     for future in futures.values():
         future.cancel()

@@ -34,7 +34,8 @@ def split_sentences(text: str, language: str, splitting: Splitting) -> list[Part
     else:
         whole = [text] if splitting == "none" else _chunks(text, language, splitting)
         chunks = list(chain.from_iterable(map(_short, whole)))
-    parts, pending = [], ""
+    parts = []
+    pending = ""
     for chunk in chunks:
         sentence = chunk.strip()
         if sentence:

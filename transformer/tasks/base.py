@@ -14,7 +14,7 @@ from transformer.evaluation.metrics import Score
 from transformer.settings.data import DenoisingConfig
 from transformer.settings.run import RunConfig
 from transformer.training.model_selection import ModelSelection
-from transformer.training.step.update_module import UpdateModule
+from transformer.training.update import UpdateModule
 
 if TYPE_CHECKING:
     from transformer.quality.failures.monitor import Failures
@@ -63,7 +63,6 @@ class Task(ABC):
 
 D = TypeVar("D", bound=BatchModule)
 
-
 _DECODER_KEYS = ("decoder_layers", "decoder_pattern", "target_token_dropout")
 TRANSLATION_DATA = ("corpora", "target_tag", "documents", "streaming")
 
@@ -84,22 +83,20 @@ def single_stack_data(
 ) -> D:
     """The data of a task with one stack and one text; InputError if it does not use a setting."""
     check_no_noise(config)
-    model, loss, data = config.model, config.loss, config.data
-    keys = {
-        **{f"model.{key}": getattr(model, key) for key in _DECODER_KEYS},
-        "loss.alignment_weight": loss.alignment_weight,
-        "loss.consistency": loss.consistency if loss.consistency != "none" else None,
-        **{f"data.{key}": getattr(data, key) for key in TRANSLATION_DATA},
-        "augmentation": "robust" if config.augmentation.active else None,
-        **unused,
-    }
+    consistency = config.loss.consistency
+    keys = {f"model.{key}": getattr(config.model, key) for key in _DECODER_KEYS}
+    keys["loss.alignment_weight"] = config.loss.alignment_weight
+    keys["loss.consistency"] = consistency if consistency != "none" else None
+    keys |= {f"data.{key}": getattr(config.data, key) for key in TRANSLATION_DATA}
+    keys["augmentation"] = "robust" if config.augmentation.active else None
+    keys |= unused
     if tokenizer is None:
-        keys["data.alignment"] = data.alignment
+        keys["data.alignment"] = config.data.alignment
         keys["tokenizer.joint"] = None if config.tokenizer.joint else "false"
-    given = " ".join(f"{key}={value}" for key, value in keys.items() if value)
-    if given:
+    unused_keys = " ".join(f"{key}={value}" for key, value in keys.items() if value)
+    if unused_keys:
         raise InputError(
-            f"task={config.task} has one stack and one text and does not use {given}; leave that "
-            f"out, or begin with experiment={experiment}"
+            f"task={config.task} has one stack and one text and does not use {unused_keys}; "
+            f"leave that out, or begin with experiment={experiment}"
         )
     return kind(config, tokenizer)

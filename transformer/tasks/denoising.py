@@ -15,9 +15,7 @@ from transformer.decoding.translator import Translator
 from transformer.evaluation.metrics import Score
 from transformer.settings.run import RunConfig
 from transformer.tasks.base import TRANSLATION_DATA, Evaluation
-from transformer.tasks.translate_validation import TranslateValidation
-from transformer.tasks.translation import TranslationTask
-from transformer.tasks.translation_module import TranslationModule
+from transformer.tasks.translation import TranslateValidation, TranslationModule, TranslationTask
 from transformer.training.model_selection import ModelSelection
 
 
@@ -25,8 +23,8 @@ class DenoisingModule(TranslationModule):
     """Trains an encoder-decoder by denoising; a validation translates nothing."""
 
     def configure_callbacks(self) -> Sequence[Callback]:
-        found = super().configure_callbacks()
-        return [callback for callback in found if not isinstance(callback, TranslateValidation)]
+        callbacks = super().configure_callbacks()
+        return [callback for callback in callbacks if not isinstance(callback, TranslateValidation)]
 
 
 class Denoising(TranslationTask):
@@ -39,8 +37,9 @@ class Denoising(TranslationTask):
         keys = {f"data.{key}": getattr(config.data, key) for key in TRANSLATION_DATA}
         keys["loss.alignment_weight"] = config.loss.alignment_weight
         keys["augmentation"] = "robust" if config.augmentation.active else None
-        if given := " ".join(f"{key}={value}" for key, value in keys.items() if value):
-            raise InputError(f"task=denoising reads one text, and not {given}; leave that out")
+        unused = " ".join(f"{key}={value}" for key, value in keys.items() if value)
+        if unused:
+            raise InputError(f"task=denoising reads one text, and not {unused}; leave that out")
         self.config = config
         self.data = DenoisingData(config, tokenizer)
 
@@ -58,12 +57,13 @@ class Denoising(TranslationTask):
         model = Translator.load(checkpoint, device=device).model
 
         def evaluate(split: str) -> Evaluation:
-            found = score_subwords(model, self.data.noisy(split), self.config.data.budget)
-            count = sum(map(len, found))
-            value = perplexity(-sum(map(sum, found)) / count)
+            scores = score_subwords(model, self.data.noisy(split), self.config.data.budget)
+            count = sum(len(log_probabilities) for log_probabilities in scores)
+            nll = -sum(sum(log_probabilities) for log_probabilities in scores)
+            value = perplexity(nll / count)
             noise = self.config.data.denoising
-            full = f"per:subwords+ends|count:{count}|{noise.objective}:{noise.density:g}"
-            fields = {"name": "perplexity", "score": round(value, 4), "signature": full}
-            return Evaluation([Score("perplexity", value, full, fields, decimals=3)], None)
+            signature = f"per:subwords+ends|count:{count}|{noise.objective}:{noise.density:g}"
+            fields = {"name": "perplexity", "score": round(value, 4), "signature": signature}
+            return Evaluation([Score("perplexity", value, signature, fields, decimals=3)], None)
 
         return evaluate

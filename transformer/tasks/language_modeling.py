@@ -16,7 +16,7 @@ from transformer.model.single_stack import SingleStack, build_single_stack
 from transformer.settings.run import RunConfig
 from transformer.tasks.base import Evaluation, Task, single_stack_data
 from transformer.training.model_selection import ModelSelection
-from transformer.training.step.update_module import UpdateModule
+from transformer.training.update import UpdateModule
 
 
 class LanguageModule(UpdateModule):
@@ -60,14 +60,18 @@ class LanguageModeling(Task):
     def evaluator(
         self, checkpoint: Path, device: torch.device | str
     ) -> Callable[[str], Evaluation]:
-        budget, tokenizer = self.config.data.budget, self.data.tokenizer
-        model = LanguageModel.load(checkpoint, device=device, batch_tokens=budget)
+        tokenizer = self.data.tokenizer
+        model = LanguageModel.load(checkpoint, device=device, batch_tokens=self.config.data.budget)
 
         def evaluate(split: str) -> Evaluation:
-            texts = [one for every in self.data.texts(split).references for one in every]
+            references = self.data.texts(split).references
+            texts = [text for of_sentence in references for text in of_sentence]
             sentences = tokenizer.encode_target(texts)
             words = sum(len(text.split()) for text in texts)
-            nll = -sum(each.double().sum().item() for each in model.log_probabilities(sentences))
+            nll = -sum(
+                log_probabilities.double().sum().item()
+                for log_probabilities in model.log_probabilities(sentences)
+            )
             return Evaluation(perplexities(nll, sentences, words), hypotheses=None)
 
         return evaluate
@@ -75,13 +79,13 @@ class LanguageModeling(Task):
 
 def perplexities(nll: float, sentences: Sequence[Sequence[int]], words: int) -> list[Score]:
     """Perplexity per token and per word (which compares any subwords), the ends included."""
-    ends, tokens = len(sentences), sum(map(len, sentences))
-    counts = {"perplexity": ("subwords", tokens), "word_perplexity": ("words", words)}
+    subwords = sum(len(sentence) for sentence in sentences)
+    units = {"perplexity": ("subwords", subwords), "word_perplexity": ("words", words)}
     scores = []
-    for name, (unit, without_ends) in counts.items():
-        count = without_ends + ends
+    for name, (unit, without_ends) in units.items():
+        count = without_ends + len(sentences)
         value = perplexity(nll / count)
-        full = f"per:{unit}+ends|count:{count}"
-        fields = {"name": name, "score": round(value, 4), "signature": full}
-        scores.append(Score(name, value, full, fields, decimals=3))
+        signature = f"per:{unit}+ends|count:{count}"
+        fields = {"name": name, "score": round(value, 4), "signature": signature}
+        scores.append(Score(name, value, signature, fields, decimals=3))
     return scores

@@ -1,4 +1,4 @@
-"""The tasks by name, and the scores of a trained one; training is not known here."""
+"""The tasks by name, and the scores of a trained one; it imports Lightning only for a task."""
 
 import logging
 from pathlib import Path
@@ -57,8 +57,10 @@ def make_task(config: RunConfig, payload: dict[str, Any] | None = None) -> "Task
     task = task_class(config.task)
     if payload is None:
         return task(config, None)
-    trained, resumed = checkpoint_task(payload), config.checkpoint is not None
-    if trained != config.task and (resumed or not {trained, config.task} <= {*TEXT_TO_TEXT}):
+    trained = checkpoint_task(payload)
+    resumed = config.checkpoint is not None
+    both_translate = trained in TEXT_TO_TEXT and config.task in TEXT_TO_TEXT
+    if trained != config.task and (resumed or not both_translate):
         key = "checkpoint" if resumed else "finetune_from"
         raise InputError(
             f"{key}={getattr(config, key)} was trained for task={trained}; it cannot continue with "
@@ -69,16 +71,15 @@ def make_task(config: RunConfig, payload: dict[str, Any] | None = None) -> "Task
 
 def test(folder: Path, task: "Task", device: torch.device) -> dict[str, float]:
     """Score the test splits with the best checkpoint on a device; log and write the results."""
-    score = task.evaluator(folder, device)
+    evaluate = task.evaluator(folder, device)
     metrics: dict[str, float] = {}
     for split in _tests(task):
-        evaluation = score(split)
-        scores, failures = evaluation.scores, evaluation.failures
+        scores, hypotheses, failures = evaluate(split)
         logger.info("%s", scores_table(split, scores))
         if failures is not None:
             logger.info("%s", failures_table(failures))
-        save_report(folder, split, scores, evaluation.hypotheses, failures)
-        metrics |= {f"{split}/{s.name.lower()}": s.value for s in scores}
+        save_report(folder, split, scores, hypotheses, failures)
+        metrics |= {f"{split}/{score.name.lower()}": score.value for score in scores}
     return metrics
 
 

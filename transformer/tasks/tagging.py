@@ -18,7 +18,7 @@ from transformer.model.single_stack import SingleStack, build_single_stack
 from transformer.settings.run import RunConfig
 from transformer.tasks.base import Evaluation, Task, single_stack_data
 from transformer.training.model_selection import ModelSelection
-from transformer.training.step.update_module import UpdateModule
+from transformer.training.update import UpdateModule
 
 
 class TaggingModule(UpdateModule):
@@ -35,11 +35,11 @@ class TaggingModule(UpdateModule):
         hidden = self.model(batch.source)
         return hidden.flatten(0, 1).index_select(0, batch.labeled), batch.labels
 
-    def validate(self, hidden: Tensor, right: Tensor) -> None:
+    def validate(self, hidden: Tensor, target: Tensor) -> None:
         """Count also for ``val/accuracy``, the percentage of words with the right tag."""
-        super().validate(hidden, right)
-        hits = (self.model.logits(hidden).argmax(-1) == right).sum()
-        self.means.add("val/accuracy", 100 * hits, len(right))
+        super().validate(hidden, target)
+        hits = (self.model.logits(hidden).argmax(-1) == target).sum()
+        self.means.add("val/accuracy", 100 * hits, len(target))
 
 
 class Tagging(Task):
@@ -50,11 +50,13 @@ class Tagging(Task):
     def __init__(self, config: RunConfig, tokenizer: Tokenizer | None = None) -> None:
         # Its outputs are tags, which share no embeddings, and no sentences are held out.
         tied = config.model.tie_embeddings
-        unused: dict[str, Any] = {"model.tie_embeddings": tied if tied != "none" else None}
-        unused["tokenizer.sampling"] = config.tokenizer.sampling
+        unused: dict[str, Any] = {
+            "model.tie_embeddings": tied if tied != "none" else None,
+            "tokenizer.sampling": config.tokenizer.sampling,
+        }
         if tokenizer is None:
-            sizes = ("validation_size", "test_size")
-            unused |= {f"data.{key}": getattr(config.data, key) for key in sizes}
+            unused["data.validation_size"] = config.data.validation_size
+            unused["data.test_size"] = config.data.test_size
         self.config = config
         self.data = single_stack_data(
             TaggingData, config, tokenizer, experiment="pocket_tagging", unused=unused
@@ -76,9 +78,9 @@ class Tagging(Task):
 
         def evaluate(split: str) -> Evaluation:
             sentences = self.data.sentences(split)
-            words, right = zip(*sentences, strict=True)
-            given = [found.tags for found in tagger.tag(words)]
-            scores = tag_scores(words, right, given, known)
-            return Evaluation(scores, list(map(" ".join, given)))
+            words, references = zip(*sentences, strict=True)
+            tags = [tagged.tags for tagged in tagger.tag(words)]
+            scores = tag_scores(words, references, tags, known)
+            return Evaluation(scores, [" ".join(of_sentence) for of_sentence in tags])
 
         return evaluate

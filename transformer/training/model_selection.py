@@ -22,7 +22,7 @@ class ModelSelection:
         """Whether a validation is better than another, or is the first; one of NaN never is."""
         if than is not None and values[0] == than[0]:
             return _is_better(values[1], than[1], "min")
-        return self.improves(values[0], than and than[0])
+        return self.improves(values[0], None if than is None else than[0])
 
     def improves(self, score: float, than: float | None) -> bool:
         """Whether a score is better than another, or is the first; NaN never is."""

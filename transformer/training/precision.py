@@ -12,13 +12,14 @@ def resolve_precision(trainer: TrainerConfig) -> TrainerConfig:
     """The arguments of the trainer, with the fastest precision of the device for ``auto``."""
     if trainer.precision != "auto":
         return trainer
-    if on_gpu := trains_on_gpu(trainer):
+    on_gpu = trains_on_gpu(trainer)
+    if on_gpu:
         torch.set_float32_matmul_precision("high")
-    device = torch.device("cuda" if on_gpu else "cpu")
     on_mps = trainer.accelerator == "auto" and torch.backends.mps.is_available()
-    known = on_gpu or (trainer.accelerator in ("cpu", "auto") and not on_mps)
-    narrow = known and multiplies_bfloat16(device)
-    return replace(trainer, precision="bf16-mixed" if narrow else "32-true")
+    on_cpu = trainer.accelerator in ("cpu", "auto") and not on_mps
+    device = torch.device("cuda" if on_gpu else "cpu")
+    mixed = (on_gpu or on_cpu) and multiplies_bfloat16(device)
+    return replace(trainer, precision="bf16-mixed" if mixed else "32-true")
 
 
 def multiplies_bfloat16(device: torch.device) -> bool | None:

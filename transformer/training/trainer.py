@@ -1,17 +1,23 @@
-"""Lightning's trainer for a run of any task, with the user's arguments and our callbacks."""
+"""Lightning's trainer for a run of any task, and the state of the process that it changes."""
 
 import logging
 import math
+import os
+import random
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
 from pytorch_lightning import Callback, Trainer
 from pytorch_lightning.callbacks import Timer
 from pytorch_lightning.strategies import Strategy
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
+from torch.fx.experimental import _config as shape_settings
 
 from transformer.common.errors import InputError
 from transformer.common.own_code import own_class
@@ -19,19 +25,19 @@ from transformer.data.batching.batch_sequence import RankAssignment, next_batch
 from transformer.data.datamodules.base import BatchModule
 from transformer.settings.run import RunConfig, plain_values
 from transformer.settings.training import TrainerConfig
-from transformer.training.callbacks.early_stopping import Patience
+from transformer.training.callbacks.best_score import Patience
 from transformer.training.callbacks.ema import MovingAverage
 from transformer.training.callbacks.graceful_shutdown import GracefulStop
-from transformer.training.callbacks.loggers import ContinuedLogs, build_loggers
+from transformer.training.callbacks.loggers import ContinuedLogs, ContinuedRecords, build_loggers
 from transformer.training.callbacks.metrics import LastValidation, Measure
 from transformer.training.callbacks.progress import ProgressBar
-from transformer.training.checkpointing.callbacks import (
+from transformer.training.checkpointing import (
+    AtomicCheckpointIO,
     BestCheckpoint,
     LastCheckpoint,
     RecentCheckpoints,
+    Resumable,
 )
-from transformer.training.checkpointing.checkpoint_io import AtomicCheckpointIO
-from transformer.training.checkpointing.training_state import Resumable
 from transformer.training.distributed.ddp import replicated_strategy, resolve_devices
 from transformer.training.distributed.launcher import count_devices
 from transformer.training.distributed.ranks import external_rank
@@ -47,7 +53,7 @@ _OURS = (
     "search_tokens",
 )
 """Keys of the group ``trainer`` that Lightning does not get: its batch is a whole update
-(update_module.py), and its epoch has no end (loader.py)."""
+(update.py), and its epoch has no end (loader.py)."""
 
 
 def build_trainer(
@@ -63,18 +69,15 @@ def build_trainer(
     Training ends after ``max_steps`` updates in all, if that is less than ``trainer.max_steps``.
     """
     _quieten_lightning()
-    given = resolve_devices(resolve_precision(config.trainer))
-    arguments = {key: value for key, value in asdict(given).items() if key not in _OURS}
-    arguments["strategy"] = _strategy(config, given)
-    if max_steps >= 0 and not 0 <= given.max_steps <= max_steps:
+    resolved = resolve_devices(resolve_precision(config.trainer))
+    arguments = {key: value for key, value in asdict(resolved).items() if key not in _OURS}
+    arguments["strategy"] = _strategy(config, resolved)
+    if max_steps >= 0 and not 0 <= resolved.max_steps <= max_steps:
         arguments["max_steps"] = max_steps
     callbacks = build_callbacks(config, validation, selection, folder / "checkpoints")
-    loggers = build_loggers(config.logger, folder)
+    loggers = build_loggers(config.logger, folder, plain_values(config))
     if config.logger.wandb:
-        from transformer.training.callbacks import remote_loggers as remote
-
-        loggers += remote.build_remote_loggers(config.logger, folder, plain_values(config))
-        callbacks.append(remote.ContinuedRecords())
+        callbacks.append(ContinuedRecords())
     try:
         trainer = Trainer(
             **arguments,
@@ -99,7 +102,7 @@ def build_callbacks(
     config: RunConfig, validation: Sequence[Callback], selection: ModelSelection, folder: Path
 ) -> list[Callback]:
     """All callbacks in their order; fine-tuning validates before its first update, too."""
-    settings, finetunes = config.callbacks, config.finetune_from is not None
+    settings = config.callbacks
     # First, so that a signal aborts a validation before the callbacks of the task start.
     callbacks: list[Callback] = [GracefulStop()]
     if settings.ema_decay:
@@ -114,7 +117,7 @@ def build_callbacks(
         *callbacks,
         BestCheckpoint(folder, selection),
         RecentCheckpoints(folder, settings.keep_last),
-        LastCheckpoint(folder, settings.save_interval, validates=finetunes),
+        LastCheckpoint(folder, settings.save_interval, validates=config.finetune_from is not None),
     ]
 
 
@@ -142,20 +145,23 @@ def updates_of_epochs(
 
 def end_reason(trainer: Trainer, config: RunConfig) -> tuple[str, str]:
     """The key that has ended training, or all candidates, and a message."""
-    done, last = trainer.global_step, trainer.max_steps
+    done = trainer.global_step
+    last = trainer.max_steps
     callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
     if 0 <= last <= done:
         name = "max_steps" if last == config.trainer.max_steps else "max_epochs"
         key = f"trainer.{name}"
         limit = f"{key}={getattr(config.trainer, name)}"
-        over = f"the run has done {done} updates, more than {limit}"
-        return key, over if last < done else f"all {done} updates of {limit} are done"
+        if last < done:
+            return key, f"the run has done {done} updates, more than {limit}"
+        return key, f"all {done} updates of {limit} are done"
     for callback in callbacks:
         if isinstance(callback, Patience) and callback.waited >= callback.patience:
             key = "callbacks.patience"
             return key, f"{key}={callback.patience} has ended training after update {done}"
         if isinstance(callback, Timer) and (callback.time_remaining() or 0) <= 0:
-            key, of_all = "trainer.max_time", f" of {last}" if last >= 0 else ""
+            key = "trainer.max_time"
+            of_all = f" of {last}" if last >= 0 else ""
             return key, f"{key}={config.trainer.max_time} is over after update {done}{of_all}"
     keys = "trainer.max_steps, trainer.max_epochs, trainer.max_time or callbacks.patience"
     return keys, f"all {done} updates are done"
@@ -181,3 +187,46 @@ def _quieten_lightning() -> None:
         ".*FSDP2-wrapped module.*view.*",
     ):
         warnings.filterwarnings("ignore", message=message)
+
+
+_VARIABLES = (
+    "PL_GLOBAL_SEED",
+    "PL_SEED_WORKERS",
+    "TORCHINDUCTOR_CACHE_DIR",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "NODE_RANK",
+    "LOCAL_RANK",
+    "WORLD_SIZE",
+)
+"""Environment variables of seeds, of the cache of compiled layers, and of Lightning's processes."""
+
+
+@contextmanager
+def process_state_kept() -> Iterator[None]:
+    """Restore the process after a block that trains.
+
+    Restored are random states, warning filters, levels of Lightning's loggers, the precision of
+    torch's float32 products, its way of compiling shapes, and environment variables. Like the
+    random states, the filters are those of all threads: train in one thread at a time.
+    """
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+    with ExitStack() as stack:
+        stack.enter_context(torch.random.fork_rng(devices))
+        stack.callback(random.setstate, random.getstate())
+        stack.callback(np.random.set_state, np.random.get_state())
+        stack.enter_context(warnings.catch_warnings())
+        for name in ("pytorch_lightning", "lightning_fabric"):
+            logger = logging.getLogger(name)
+            stack.callback(logger.setLevel, logger.level)
+        stack.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
+        stack.callback(setattr, shape_settings, "use_duck_shape", shape_settings.use_duck_shape)
+        for name in _VARIABLES:
+            stack.callback(_set_variable, name, os.environ.get(name))
+        yield
+
+
+def _set_variable(name: str, value: str | None) -> None:
+    os.environ.pop(name, None)
+    if value is not None:
+        os.environ[name] = value

@@ -17,8 +17,13 @@ from tests.helpers.interchange.marian_folders import SIZES, pieces, sentences
 from tests.helpers.suite.lazy import hf
 
 T5_SIZES: dict[str, Any] = {
-    **{"d_model": 32, "d_kv": 6, "d_ff": 48, "num_heads": 4, "num_layers": 3},
-    **{"num_decoder_layers": 2, "decoder_start_token_id": 0},
+    "d_model": 32,
+    "d_kv": 6,
+    "d_ff": 48,
+    "num_heads": 4,
+    "num_layers": 3,
+    "num_decoder_layers": 2,
+    "decoder_start_token_id": 0,
 }
 
 

@@ -47,7 +47,10 @@ def pieces(
 
 
 SIZES = {
-    **{"d_model": 32, "encoder_layers": 2, "decoder_layers": 3, "max_position_embeddings": 128},
+    "d_model": 32,
+    "encoder_layers": 2,
+    "decoder_layers": 3,
+    "max_position_embeddings": 128,
     **{f"{stack}_attention_heads": 4 for stack in ("encoder", "decoder")},
     **{f"{stack}_ffn_dim": 48 for stack in ("encoder", "decoder")},
 }
@@ -163,9 +166,14 @@ def marian_folder(
 
 
 _NPZ = (
-    *(("model.", ""), (".layers.", "_l"), (".self_attn_layer_norm", "_self_Wo_ln")),
-    *((".encoder_attn_layer_norm", "_context_Wo_ln"), (".final_layer_norm", "_ffn_ffn_ln")),
-    *((".self_attn.", "_self_"), (".encoder_attn.", "_context_"), (".fc", "_ffn_")),
+    ("model.", ""),
+    (".layers.", "_l"),
+    (".self_attn_layer_norm", "_self_Wo_ln"),
+    (".encoder_attn_layer_norm", "_context_Wo_ln"),
+    (".final_layer_norm", "_ffn_ffn_ln"),
+    (".self_attn.", "_self_"),
+    (".encoder_attn.", "_context_"),
+    (".fc", "_ffn_"),
 )
 
 

@@ -4,8 +4,7 @@ from typing import Any
 
 import torch
 
-from transformer.checkpoint.checkpoint import PORTABLE
-from transformer.checkpoint.validation import Portable
+from transformer.checkpoint.checkpoint import PORTABLE, Portable
 from transformer.model.build import build_transformer
 from transformer.model.transformer import Transformer
 from transformer.settings.model import ModelConfig

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from transformer.recipes import runner
-from transformer.recipes.stage import Stage
+from transformer.recipes.plan import Stage
 
 
 class Copies:

@@ -92,10 +92,9 @@ class SignalAt:
     def __call__(self) -> None:
         """Plant it."""
         from transformer.data.datamodules.translation import TranslationData
-        from transformer.tasks.translate_validation import TranslateValidation
-        from transformer.tasks.translation import TranslationTask
+        from transformer.tasks.translation import TranslateValidation, TranslationTask
         from transformer.training.callbacks.metrics import Measure
-        from transformer.training.checkpointing.callbacks import LastCheckpoint
+        from transformer.training.checkpointing import LastCheckpoint
 
         around: dict[str, Any] = {
             "prepare": (TranslationData, "prepare_data"),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.helpers.runs.processes import _prepare, exit_code
 from tests.helpers.suite.fork_server import FORKS
-from transformer.recipes.stage import Stage
+from transformer.recipes.plan import Stage
 
 
 def recipe(

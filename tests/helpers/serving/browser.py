@@ -135,8 +135,14 @@ def browser(profile: Path) -> Iterator[Page]:
     flags = "--headless=new --no-sandbox --disable-gpu --hide-scrollbars --remote-debugging-pipe"
     process = subprocess.Popen(
         [
-            *(sys.executable, "-c", _AT_3_AND_4, str(theirs_in), str(theirs_out)),
-            *(BINARY, *flags.split(), f"--user-data-dir={profile}"),
+            sys.executable,
+            "-c",
+            _AT_3_AND_4,
+            str(theirs_in),
+            str(theirs_out),
+            BINARY,
+            *flags.split(),
+            f"--user-data-dir={profile}",
         ],
         pass_fds=(theirs_in, theirs_out),
         stdin=subprocess.DEVNULL,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from lxml import etree
 
-from transformer.serving.formats.spans import MarkedText
+from transformer.serving.formats.tag_projection import MarkedText
 
 W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 _TYPES = "http://schemas.openxmlformats.org/package/2006/content-types"

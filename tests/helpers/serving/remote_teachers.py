@@ -6,8 +6,7 @@ from typing import Any
 
 from tests.helpers.serving.chat_server import ChatServer
 from transformer.commands.part_files import open_part
-from transformer.recipes.remote_client import ANSWER_START, Client, ask_all
-from transformer.recipes.remote_teacher import Answer, RemoteTeacher
+from transformer.recipes.remote_teacher import ANSWER_START, Answer, Client, RemoteTeacher, ask_all
 
 
 def teacher(server: str, **changes: Any) -> RemoteTeacher:

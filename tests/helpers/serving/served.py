@@ -16,6 +16,8 @@ from tests.helpers.decoding.translators import tiny_translator
 from transformer.decoding.translator import Translator
 from transformer.quality.failures.flagging import Flagging
 from transformer.serving.access import Access, Client
+from transformer.serving.batch_translation import translate_batch
+from transformer.serving.formats.placeholders import TranslateBatch
 from transformer.serving.http_server import build_app, listen
 from transformer.serving.languages import Direction, Directions
 from transformer.serving.request_queue import RequestQueue
@@ -37,6 +39,7 @@ def serving(
     cache: int = 100,
     sentences: bool = True,
     flagging: Flagging | None = None,
+    translate: TranslateBatch = translate_batch,
     **changes: Any,
 ) -> Iterator[str]:
     """The address of a server, which ends with the context."""
@@ -46,7 +49,9 @@ def serving(
     )
     asked = limits(**changes)
     pool = ThreadPoolExecutor(1)
-    queue = RequestQueue(directions, asked, batch_tokens=100, cache=cache, thread=pool)
+    queue = RequestQueue(
+        directions, asked, batch_tokens=100, cache=cache, thread=pool, translate=translate
+    )
     app = build_app(queue, Access(clients, asked.requests))
     listening = listen(ServerConfig(port=0, cache=cache, drain_seconds=5.0, limits=asked))
     server = uvicorn.Server(uvicorn.Config(app, log_level="error"))

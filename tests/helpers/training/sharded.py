@@ -21,7 +21,7 @@ from tests.helpers.runs.processes import exit_code
 from tests.helpers.suite.fork_server import FORKS
 from transformer.checkpoint.checkpoint import write_payload
 from transformer.checkpoint.sharded import SUFFIX
-from transformer.training.checkpointing.checkpoint_io import AtomicCheckpointIO
+from transformer.training.checkpointing import AtomicCheckpointIO
 from transformer.training.distributed.fsdp import ShardedStrategy
 
 RANKS = 3

@@ -20,7 +20,7 @@ from transformer.settings.training import (
     ScheduleConfig,
     TrainerConfig,
 )
-from transformer.tasks.translation_module import TranslationModule
+from transformer.tasks.translation import TranslationModule
 
 
 def recovery_config(**changes: Any) -> RecoveryConfig:

@@ -11,8 +11,8 @@ import torch
 from benchmarks import gpu_experiments
 from benchmarks.results.trained import Trained
 from tests.helpers.runs.runs import SMALL, corpus_overrides
+from transformer.checkpoint.run_directory import is_finished
 from transformer.cli.config.compose import compose_config
-from transformer.training.checkpointing.run_directory import is_finished
 
 
 def rehearse(folder: Path, *arguments: str) -> int:

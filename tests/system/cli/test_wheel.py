@@ -71,7 +71,7 @@ from transformer.data.corpora.resolve import pocket_text
 from transformer.data.datamodules.tagging import read_pocket_tags
 from transformer.evaluation.attention_heads import AttentionView
 from transformer.reports.attention_page import attention_page
-from transformer.serving.interfaces.page import page_routes
+from transformer.serving.http_server import page_routes
 page_routes()
 print(len(attention_page(AttentionView("", "", False, "", "", "", 0, ()))))
 print(len(list(read_pocket_tags(pocket_text("en")["test"]))))

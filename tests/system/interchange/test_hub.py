@@ -25,7 +25,7 @@ for name in json.loads(sys.argv[2]):
     try:
         translator, _ = load_translator(TranslatorConfig(name))
         texts = translator.translate(["A man runs.", "A dog."])
-        found["texts"][name] = [one.text for one in texts]
+        found["texts"][name] = [translation.text for translation in texts]
     except InputError as error:
         found["texts"][name] = str(error)
 Path("found.json").write_text(json.dumps(found))

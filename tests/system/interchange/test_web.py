@@ -13,7 +13,7 @@ from tests.helpers.decoding.translators import PAIRS, wordy_translator
 from tests.helpers.serving.browser import BINARY, Page, browser
 from tests.helpers.suite.checks import no_checks
 from transformer.decoding.translator import Translator
-from transformer.interchange.onnx.web_page import find_runtime, write_web
+from transformer.interchange.web_page import find_runtime, write_web
 from transformer.settings.data import DataConfig
 
 NPM = Path(".cache/npm/node_modules/onnxruntime-web")
@@ -81,7 +81,7 @@ def test_twenty_sentences_are_translated_as_by_the_model(
     page: Page, folder: Path, translator: Translator
 ) -> None:
     found = translate(page, "\n".join(TEXTS))
-    ours = [one.text for one in translator.translate(TEXTS)]
+    ours = [translation.text for translation in translator.translate(TEXTS)]
     assert len(ours) == 20
     assert [text.split() for text in found] == [text.split() for text in ours]
     assert len(set(ours)) > 1

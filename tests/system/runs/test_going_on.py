@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 from tests.helpers.runs.faults import SignalAt
 from tests.helpers.runs.outcomes import assert_equals_whole, differences, outcome, said
 from tests.helpers.runs.processes import call, finish, tiny_config, tiny_overrides
-from transformer.training.checkpointing.run_directory import is_finished
+from transformer.checkpoint.run_directory import is_finished
 
 
 @pytest.fixture(scope="module")

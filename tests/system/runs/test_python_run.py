@@ -3,6 +3,7 @@
 import logging
 import os
 import random
+import re
 import threading
 import warnings
 from dataclasses import replace
@@ -16,15 +17,16 @@ from pytorch_lightning import Callback
 from torch.fx.experimental import _config as shape_settings
 
 from tests.helpers.runs.outcomes import differences, outcome
-from tests.helpers.runs.processes import call, tiny_overrides
+from tests.helpers.runs.processes import PROJECT, call, tiny_overrides
 from tests.helpers.runs.runs import composed, run
-from transformer.checkpoint.config_file import read_config
+from transformer.checkpoint.averaging import average_checkpoints
+from transformer.checkpoint.checkpoint import read_payload
+from transformer.checkpoint.run_directory import is_locked, read_config
 from transformer.common.errors import InputError
-from transformer.runs.report_values import run_report
+from transformer.runs.report import run_report
 from transformer.runs.resume import resumed_config
 from transformer.runs.train import train
 from transformer.settings.run import RunConfig
-from transformer.training.checkpointing.run_directory import is_locked
 
 SHORT = (
     *("trainer.max_steps=4", "trainer.val_check_interval=2", "trainer.log_every_n_steps=2"),
@@ -84,6 +86,37 @@ def test_training_does_not_keep_the_file_mapped(config: RunConfig, tmp_path: Pat
     look, resumed = Mapped(), resumed_config(tmp_path / "run", {"trainer.max_steps": 6})
     train(resumed, tmp_path / "run", callbacks=[look])
     assert look.mapped == {"before": True, "after": False}
+
+
+def keys_of_page(heading: str) -> dict[str, str]:
+    """The keys in a table of docs/checkpoint.md, and the files that they are in."""
+    page = (PROJECT / "docs" / "checkpoint.md").read_text("utf-8")
+    rows = page.partition(f"\n## {heading}\n")[2].partition("\n## ")[0].splitlines()
+    cells = [row.split(" | ") for row in rows if row.startswith("| `")]
+    return {row[0].strip("| `"): row[2] for row in cells}
+
+
+def test_a_run_writes_the_keys_of_the_page(config: RunConfig, tmp_path: Path) -> None:
+    averaged = replace(
+        config,
+        callbacks=replace(config.callbacks, ema_decay=0.9),
+        logger=replace(config.logger, tensorboard=True),
+    )
+    train(averaged, tmp_path / "run")
+    keys = keys_of_page("Keys")
+    not_here = {"records", "shards"}  # Weights & Biases; several ranks
+    for name, files in (("last", "all training"), ("best", "all training"), ("step", "all step")):
+        [*_, file] = sorted((tmp_path / "run" / "checkpoints").glob(f"{name}*.ckpt"))
+        payload = read_payload(file)
+        in_file = {key for key in keys if {*files.split()} & {*re.findall(r"\w+", keys[key])}}
+        assert payload.keys() == in_file - not_here, name
+        assert payload["transformer"].keys() == keys_of_page("The portable part").keys()
+    plain = average_checkpoints([file])
+    assert plain.keys() == {key for key in keys if keys[key] == "all"}
+    without_average = {key for key in keys if "EMA" in keys[key]}
+    train(config, tmp_path / "plain")
+    payload = read_payload(tmp_path / "plain" / "checkpoints" / "last.ckpt")
+    assert payload.keys() == keys.keys() - not_here - without_average - {"metrics_steps"}
 
 
 class Second(Callback):

@@ -22,7 +22,7 @@ RESTARTING = (
 KILLED_ONCE = """
 import os, pathlib, signal
 if os.environ.get("RANK") == "1":
-    from transformer.training.step.update_module import UpdateModule
+    from transformer.training.update import UpdateModule
     step = UpdateModule.training_step
     def killed(self, update, index):
         seen = pathlib.Path({seen!r})

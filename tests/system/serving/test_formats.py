@@ -19,6 +19,7 @@ from tests.helpers.serving.served import ask, serving
 from transformer.common.errors import InputError
 from transformer.serving.access import Client
 from transformer.serving.batch_translation import Options, Sentence, SentenceTranslation
+from transformer.serving.interfaces import files
 
 CLIENTS = [Client(name, hashlib.sha256(name.encode()).hexdigest()) for name in ("anna", "bob")]
 LANGUAGES = {"source": "en", "target": "de"}
@@ -36,11 +37,6 @@ def backwards(options: Options, sentences: Sequence[Sentence]) -> list[SentenceT
         links = tuple((len(words) - 1 - n, n) for n in range(len(words)))
         found.append(SentenceTranslation(sentence.text, " ".join(words[::-1]), links=links))
     return found
-
-
-@pytest.fixture
-def _backwards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("transformer.serving.formats.placeholders.translate_batch", backwards)
 
 
 def word(*words: str, header: str = "") -> bytes:
@@ -87,14 +83,14 @@ def upload(
     url: str, name: str, data: bytes, headers: Mapping[str, str] | None = None, **fields: str
 ) -> Any:
     """The answer to a file for LibreTranslate."""
-    files, fields = {"file": (name, data)}, LANGUAGES | fields
-    return requests.post(f"{url}/translate_file", fields, files=files, headers=headers, timeout=60)
+    file = {"file": (name, data)}
+    values = LANGUAGES | fields
+    return requests.post(f"{url}/translate_file", values, files=file, headers=headers, timeout=60)
 
 
 @pytest.mark.thorough
-@pytest.mark.usefixtures("_backwards")
 def test_libretranslate_translates_files() -> None:
-    with serving(file_bytes=20_000, body_bytes=2000) as url:
+    with serving(translate=backwards, file_bytes=20_000, body_bytes=2000) as url:
         settings = ask(f"{url}/frontend/settings")[1]
         assert settings["filesTranslation"] and ".odt" in settings["supportedFilesFormat"]
         for name, (data, expected) in FILES.items():
@@ -125,20 +121,20 @@ def test_libretranslate_translates_files() -> None:
         assert where.startswith(f"https{url.removeprefix('http')}/translator/download_file/")
         status, answer = ask(f"{url}/translate_file", LANGUAGES)
         assert (status, answer["error"]) == (400, "Invalid request: missing file parameter")
-    with serving(requests=3) as url:
+    with serving(translate=backwards, requests=3) as url:
         # A file without a text counts, too.
         assert [upload(url, "a.txt", b"7").status_code for _ in "abcd"] == [200, 200, 200, 429]
-    with serving(requests=3) as url:
+    with serving(translate=backwards, requests=3) as url:
         # Each paragraph counts, and a file may have more than a minute's worth.
         assert [upload(url, "a.txt", b"a\nb\nc\nd\ne").status_code for _ in "ab"] == [200, 429]
-    with serving(file_bytes=None) as url:
+    with serving(translate=backwards, file_bytes=None) as url:
         assert upload(url, "a.txt", b"a").status_code == 403
         assert not ask(f"{url}/frontend/settings")[1]["filesTranslation"]
 
 
-@pytest.mark.usefixtures("_backwards")
 def test_the_client_of_deepl_translates_documents(tmp_path: Path) -> None:
-    with serving(clients=CLIENTS, pairs=[("en", "de"), ("en", "fr")]) as url:
+    pairs = [("en", "de"), ("en", "fr")]
+    with serving(translate=backwards, clients=CLIENTS, pairs=pairs) as url:
         anna, bob = (deepl.DeepLClient(client.name, server_url=url) for client in CLIENTS)
         for name, (data, expected) in FILES.items():
             (tmp_path / name).write_bytes(data)
@@ -171,12 +167,11 @@ def test_the_client_of_deepl_translates_documents(tmp_path: Path) -> None:
                 anna.translate_document_upload(b"a", filename="a.txt", target_lang="DE", **asked)
 
 
-@pytest.mark.usefixtures("_backwards")
 def test_files_are_deleted_in_time_and_at_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with serving(file_seconds=1.5) as url:
+    with serving(translate=backwards, file_seconds=1.5) as url:
         assert ask(f"{url}/health")[0] == 200
         [folder] = tmp_path.iterdir()
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -190,11 +185,11 @@ def test_files_are_deleted_in_time_and_at_the_end(
         assert not list(folder.iterdir())
         # The oldest make room.
         with monkeypatch.context() as patch:
-            patch.setattr("transformer.serving.interfaces.files.MOST_FILES", 2)
+            patch.setattr(files, "MAX_FILES", 2)
             for _ in "abc":
                 assert upload(url, "a.txt", b"a").status_code == 200
             assert len(list(folder.iterdir())) <= 2
-    with serving() as url:
+    with serving(translate=backwards) as url:
         upload(url, "a.txt", b"a dog")
 
         # Nobody waits for a document that is being translated.

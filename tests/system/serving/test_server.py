@@ -264,8 +264,10 @@ def test_features_of_a_source_stay_features() -> None:
         model, tokenizer, search_config(max_length_ratio=2.0, max_length_offset=0), 200
     )
     lines = ["walk\tV;PST", "we. Go\tV", "go"]
-    expected = [one.text for one in translator.translate(lines)]
-    assert [one.text for one in translator.translate(["walk V;PST"])] != expected[:1]
+    expected = [translation.text for translation in translator.translate(lines)]
+    assert [translation.text for translation in translator.translate(["walk V;PST"])] != expected[
+        :1
+    ]
     with serving(translator=translator, pairs=[("lemma", "form")]) as address:
         asked = {"q": "\n".join(lines), "source": "lemma", "target": "form"}
         assert ask(f"{address}/translate", asked)[1]["translatedText"] == "\n".join(expected)
@@ -281,7 +283,9 @@ def test_a_line_is_a_text_where_no_sentences_are_translated() -> None:
         "question: a {dog} ? context: The dog. A cat.",
         "7",
     ]
-    offline = [one.text for one in model.translate([line.strip() for line in lines])]
+    offline = [
+        translation.text for translation in model.translate([line.strip() for line in lines])
+    ]
     with serving(translator=model, pairs=[("source", "target")], sentences=False) as address:
         asked = {"q": "\n".join(lines), "source": "auto", "target": "target"}
         found = ask(f"{address}/translate", asked)[1]
@@ -298,7 +302,7 @@ def test_a_line_is_a_text_where_no_sentences_are_translated() -> None:
 @pytest.mark.thorough
 def test_a_crowd_gets_what_one_gets_offline(url: str, model: Translator) -> None:
     texts = [f"{source} {number} ." for number in range(25) for source in SENTENCES]
-    expected = [one.text for one in model.translate(texts)]
+    expected = [translation.text for translation in model.translate(texts)]
 
     def translate(text: str) -> str:
         asked = {"text": [text], "source_lang": "EN", "target_lang": "DE", "split_sentences": "0"}
@@ -440,7 +444,7 @@ def started(home: Path, *arguments: str) -> Iterator[tuple[ForkedPython, str]]:
 
 def test_the_verb_answers_what_it_has_accepted(home: Path) -> None:
     texts = [f"a b c {number}" for number in range(24)]
-    offline = [one.text for one in Translator.load(home / "run").translate(texts)]
+    offline = [translation.text for translation in Translator.load(home / "run").translate(texts)]
     with started(home, "cache=0") as (process, address):
         assert ask(f"{address}/health") == (200, {"status": "ok"})
         connections = [begun(address, q=text, source="src", target="tgt") for text in texts]

@@ -14,7 +14,7 @@ from transformer.checkpoint.checkpoint import read_payload
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import Batch
 from transformer.runs.train import train
-from transformer.tasks.translation_module import TranslationModule
+from transformer.tasks.translation import TranslationModule
 
 pytestmark = pytest.mark.thorough
 

@@ -15,7 +15,7 @@ from tests.helpers.runs.runs import SMALL, corpus_overrides
 
 KILLED = """
 import os, signal, time
-from transformer.training.step.update_module import UpdateModule
+from transformer.training.update import UpdateModule
 step = UpdateModule.training_step
 def killed(self, update, index):
     if self.global_step == 6:

@@ -145,7 +145,7 @@ def run_out_of_memory() -> None:
 
 
 def _in_update_4(fault: Callable[[], None]) -> None:
-    from transformer.training.step.update_module import UpdateModule
+    from transformer.training.update import UpdateModule
 
     backward = UpdateModule._backward
 

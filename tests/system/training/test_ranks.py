@@ -34,7 +34,7 @@ from transformer.checkpoint.sharded import SUFFIX, part_folder_of
 from transformer.common.errors import InputError
 from transformer.runs.train import train
 from transformer.settings.training import TrainerConfig
-from transformer.training.callbacks.sweep_objective import Objective
+from transformer.training.callbacks.best_score import Objective
 
 pytestmark = pytest.mark.thorough
 
@@ -133,7 +133,7 @@ def test_sharded_weights_train_alike_and_become_one_file(home: Path) -> None:
 
 
 def forked_rank_0_is_stopped() -> None:
-    from transformer.training.step.update_module import UpdateModule
+    from transformer.training.update import UpdateModule
 
     fork_ranks()
     step = UpdateModule.training_step
@@ -165,7 +165,7 @@ def test_a_stopped_run_with_sharded_weights_goes_on_in_one_process(home: Path) -
 
 def rank_1_fails() -> None:
     from transformer.common.errors import InputError
-    from transformer.training.step.update_module import UpdateModule
+    from transformer.training.update import UpdateModule
 
     step = UpdateModule.training_step
 
@@ -186,7 +186,7 @@ def forked_rank_1_has_no_memory() -> None:
     """Half way back, when the other rank waits for gradients."""
     import torch
 
-    from transformer.training.step.update_module import UpdateModule
+    from transformer.training.update import UpdateModule
 
     fork_ranks()
     losses = UpdateModule.micro_loss

@@ -9,7 +9,7 @@ import torch
 from tests.helpers.data.text import write_parallel
 from tests.helpers.runs.runs import SMALL, composed, verb
 from transformer.checkpoint.checkpoint import load_checkpoint
-from transformer.checkpoint.locate import find_checkpoint
+from transformer.checkpoint.run_directory import find_checkpoint
 from transformer.common.errors import InputError
 from transformer.runs.train import train
 

@@ -7,11 +7,11 @@ from threading import Thread
 
 import pytest
 
+from transformer.checkpoint.run_directory import locked, mark_finished
 from transformer.common import cache
 from transformer.common.files import open_unlinked, written_whole
 from transformer.runs.directory import run_log
 from transformer.training.callbacks.loggers import ContinuedCSVLogger
-from transformer.training.checkpointing.run_directory import locked, mark_finished
 
 
 def linked(folder: Path, name: str) -> Path:

@@ -2,48 +2,17 @@
 
 import json
 import os
-import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from huggingface_hub import ModelCard
 
-from tests.helpers.decoding.steps import search_config
-from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer
-from tests.helpers.model.models import run_of, tiny_transformer
+from tests.helpers.decoding.translators import tiny_tokenizer
 from transformer.data.tokenization.tags import Tags
-from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.translator import Translator
-from transformer.interchange.ctranslate2 import write_ctranslate2
 from transformer.interchange.readme import Published, model_card, read_report
-from transformer.interchange.safetensors import write_settings
 from transformer.settings.data import DataConfig
 from transformer.settings.run import RunConfig
-from transformer.settings.tokenizer import TokenizerConfig
-
-from .test_ctranslate2_engine import TEXTS, let_end
-
-
-def test_the_program_of_a_card_translates_in_its_folder(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tokenizer = Tokenizer.train(TokenizerConfig("bpe", 310, False, 0.0, 1.0, 1000), lambda: PAIRS)
-    sizes = tokenizer.source_vocab_size, tokenizer.target_vocab_size
-    changes = dict(zip(("source_vocab_size", "target_vocab_size"), sizes, strict=True))
-    model = tiny_transformer(**changes, tie_embeddings="none")
-    greedy = search_config(algorithm="greedy", beam_size=1, max_length_offset=256)
-    let_end(model)
-    ours = Translator(model, tokenizer, greedy, 200)
-    write_ctranslate2(model, tokenizer, tmp_path)
-    write_settings(tokenizer, run_of(model.config), tmp_path / "transformer.json")
-    card = model_card(tokenizer, RUN, {}, "ctranslate2", Published("mit"))
-    [program] = re.findall(r"```python\n(.*?)```", card, re.S)
-    monkeypatch.chdir(tmp_path)
-    for text in TEXTS[:3]:
-        exec(program.replace("…", text).replace("beam_size=4", "beam_size=1"), {})
-        assert capsys.readouterr().out == f"{ours.translate([text])[0].text}\n"
-
 
 RUN = RunConfig(data=DataConfig("files", "en", "de"))
 SCORES = [

@@ -14,7 +14,7 @@ from transformer.cli.recipe import RECIPES
 from transformer.common.files import CONFIG_DIR
 from transformer.common.own_code import TRUST
 from transformer.data.corpora.resolve import corpus_configs
-from transformer.recipes.stage import Stage
+from transformer.recipes.plan import Stage
 from transformer.settings.data import check_unused_keys
 
 

@@ -13,8 +13,7 @@ from tests.helpers.serving import remote_teachers
 from tests.helpers.serving.chat_server import ChatServer
 from transformer.__main__ import main
 from transformer.common.errors import InputError
-from transformer.recipes.remote_client import Client, counts
-from transformer.recipes.remote_teacher import Answer
+from transformer.recipes.remote_teacher import Answer, Client, counts
 
 # One after the other, so that the order of the answers is known.
 ask = partial(remote_teachers.ask, concurrency=1)

@@ -16,8 +16,7 @@ from tests.helpers.serving.chat_server import REFUSED, ChatServer, now_and_then
 from tests.helpers.serving.remote_teachers import ask, teacher
 from transformer.__main__ import main
 from transformer.common.errors import InputError
-from transformer.recipes.remote_client import Client
-from transformer.recipes.remote_teacher import Answer, RemoteTeacher
+from transformer.recipes.remote_teacher import Answer, Client, RemoteTeacher
 
 KEY = "sk-test-0123456789abcdef"
 TEXTS = [f"line {number}" for number in range(40)]

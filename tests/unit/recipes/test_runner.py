@@ -11,7 +11,7 @@ import pytest
 from tests.helpers.runs.copies import Copies
 from transformer.common.errors import InputError, Interrupted
 from transformer.recipes import runner
-from transformer.recipes.stage import Stage
+from transformer.recipes.plan import Stage
 
 ALL = ["01_copy", "02_copy", "03_copy"]
 CALL = runner.call

@@ -12,19 +12,17 @@ from pytorch_lightning import Callback, Trainer
 from torch import distributed as dist
 
 from tests.helpers.runs.runs import composed
-from transformer.checkpoint.checkpoint import PORTABLE
-from transformer.checkpoint.trust import TRUST, needs_trust
-from transformer.checkpoint.validation import Portable
+from transformer.checkpoint.checkpoint import PORTABLE, Portable
+from transformer.checkpoint.trust import TRUST
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.runs import train
 from transformer.settings.run import RunConfig
 from transformer.tasks.base import Task
 from transformer.tasks.registry import make_task
-from transformer.tasks.translation_module import TranslationModule
-from transformer.training.callbacks.early_stopping import Patience
-from transformer.training.callbacks.sweep_objective import Objective
-from transformer.training.checkpointing.training_state import Resumable
+from transformer.tasks.translation import TranslationModule
+from transformer.training.callbacks.best_score import Objective, Patience
+from transformer.training.checkpointing import Resumable
 from transformer.training.distributed.ddp import ReplicatedStrategy
 from transformer.training.model_selection import ModelSelection
 from transformer.training.trainer import build_trainer, end_reason
@@ -163,7 +161,9 @@ def test_the_command_that_resumes_a_run_is_accepted(
     for root, trust in (("here", ""), (tmp_path.parent, " trust=true")):
         config = composed(["data=g2p", "data.lang=bul", f"data.root={root}"], tmp_path)
         monkeypatch.setenv("TRANSFORMER_CACHE", config.data.cache)
-        assert train._resume(config, Path("run")) == f"checkpoint=run{trust}", needs_trust(config)
+        assert train.resume_arguments(config, Path("run")) == f"checkpoint=run{trust}", needs_trust(
+            config
+        )
 
 
 def test_a_run_may_go_on_without_the_callbacks_it_had(

@@ -8,8 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from transformer.common.errors import InputError
-from transformer.serving.metrics import Metrics
-from transformer.serving.micro_batching import Job, MicroBatcher, QueueFull, choose_batch
+from transformer.serving.micro_batching import Job, Metrics, MicroBatcher, QueueFull, choose_batch
 
 
 class Model:
@@ -50,10 +49,10 @@ def job(sentence: str, options: str = "en-de") -> Job:
 
 def test_the_oldest_takes_those_nearest_in_length() -> None:
     waiting = [Job("a", 0, 4), Job("b", 1, 4), Job("a", 2, 9), Job("a", 3, 5), Job("a", 4, 3)]
-    assert [one.sentence for one in choose_batch(waiting, 10)] == [0, 3]
-    assert [one.sentence for one in choose_batch(waiting, 15)] == [0, 3, 4]
-    assert [one.sentence for one in choose_batch(waiting, 1)] == [0]
-    assert [one.sentence for one in choose_batch(waiting[1:], 1000)] == [1]
+    assert [job.sentence for job in choose_batch(waiting, 10)] == [0, 3]
+    assert [job.sentence for job in choose_batch(waiting, 15)] == [0, 3, 4]
+    assert [job.sentence for job in choose_batch(waiting, 1)] == [0]
+    assert [job.sentence for job in choose_batch(waiting[1:], 1000)] == [1]
     assert choose_batch([], 10) == []
 
 
@@ -61,7 +60,7 @@ def test_what_gathers_shares_batches_and_nothing_is_lost() -> None:
     jobs = [job(text) for text in ("aaa", "bbbbbbb", "ccc", "dd")] + [job("eee", "de-en")]
     with busy() as (model, queue):
         queue.submit(jobs)
-    assert [one.result.result(0) for one in jobs] == ["AAA", "BBBBBBB", "CCC", "DD", "EEE"]
+    assert [job.result.result(0) for job in jobs] == ["AAA", "BBBBBBB", "CCC", "DD", "EEE"]
     assert model.batches == [["wait"], ["aaa", "ccc", "dd"], ["bbbbbbb"], ["eee"]]
 
 

@@ -13,7 +13,7 @@ from transformer.common.language_names import language_name
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.constraints.terms import Glossary
 from transformer.serving.access import Access, Client, read_keys
-from transformer.serving.interfaces.deepl.glossaries import parse_entries
+from transformer.serving.interfaces.deepl import parse_entries
 from transformer.serving.languages import (
     Detector,
     Direction,
@@ -61,26 +61,32 @@ def test_languages_by_code_alias_variant_and_run() -> None:
     found = [directions.code(code, targets) for code in asked]
     assert found == ["zh-hans", "de", "en", "zh-hans", None, None]
     assert [language_name(code) for code in ("de", "zh-hans", "de-at", "tlh")] == [
-        *("German", "Chinese (simplified)", "German (AT)", "tlh"),
+        "German",
+        "Chinese (simplified)",
+        "German (AT)",
+        "tlh",
     ]
     with pytest.raises(InputError, match=r"two models have the same .*en-de\); name .*languages="):
         Directions([*directions.all, directions.all[1]])
 
     config = RunConfig(data=DataConfig(source="EN", target="de"))
-    [one] = trained_directions(model, config)
-    assert (one.source, one.target) == ("en", "de")
-    [one] = trained_directions(model, config, "pt-br-en")
-    assert (one.source, one.target) == ("pt-br", "en")
+    [direction] = trained_directions(model, config)
+    assert (direction.source, direction.target) == ("en", "de")
+    [direction] = trained_directions(model, config, "pt-br-en")
+    assert (direction.source, direction.target) == ("pt-br", "en")
     corpora = {"one": CorpusConfig(source="fr"), "two": CorpusConfig()}
     found = trained_directions(model, replace(config, data=replace(config.data, corpora=corpora)))
-    assert [(one.source, one.target) for one in found] == [("en", "de"), ("fr", "de")]
+    assert [(direction.source, direction.target) for direction in found] == [
+        ("en", "de"),
+        ("fr", "de"),
+    ]
     chosen = [("bleu", True), ("rougel", False), ("squad_f1", False), ("exact_match", False)]
     for metric, sentences in chosen:
         metrics = MetricsConfig(test=(metric,), validation=(metric,), choose=metric)
         run = replace(config, metrics=metrics)
         for asked in (None, True, False):
-            [one] = trained_directions(model, run, sentences=asked)
-            assert one.sentences is (sentences if asked is None else asked)
+            [direction] = trained_directions(model, run, sentences=asked)
+            assert direction.sentences is (sentences if asked is None else asked)
     with pytest.raises(InputError, match="languages=english must be SOURCE-TARGET"):
         list(trained_directions(model, config, "english"))
 
@@ -92,7 +98,7 @@ def test_the_language_of_a_text_is_detected() -> None:
     assert both.detect(english)[0].confidence > 99
     assert both.detect("12 :-) 5") == []
     alone = Detector(["en"])
-    assert [one.language for one in alone.detect(german)] == ["en"]
+    assert [detected.language for detected in alone.detect(german)] == ["en"]
     assert alone.detect(german)[0].confidence < 5
     assert alone.detect("12 :-) 5") == [("en", 0.0)]
 
@@ -110,16 +116,13 @@ def test_a_glossary_asks_for_its_phrases() -> None:
             parse_entries(wrong, "tsv")
 
 
-def test_keys_are_read_and_their_requests_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_keys_are_read_and_their_requests_counted(tmp_path: Path) -> None:
     secret = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b"
     (tmp_path / "keys").write_text(f"# clients\n\nanna {secret} requests=2\nbob {'0' * 64}  -\n")
     clients = read_keys(tmp_path / "keys")
     assert clients == [Client("anna", secret, 2), Client("bob", "0" * 64)]
     now = 0.0
-    monkeypatch.setattr("transformer.serving.access.monotonic", lambda: now)
-    access = Access(clients, 1)
+    access = Access(clients, 1, clock=lambda: now)
     anna = access.client("secret")
     assert anna == clients[0] and access.client("Secret") is None
     assert [access.admits(anna, "here", 1) for _ in range(3)] == [True, True, False]
@@ -130,8 +133,7 @@ def test_keys_are_read_and_their_requests_counted(
     now = 120.0
     assert [access.admits(anna, "here", 5), access.admits(anna, "here", 1)] == [True, False]
     # Of more addresses than are counted, the one seen longest ago is forgotten.
-    monkeypatch.setattr("transformer.serving.access._MOST_CLIENTS", 2)
-    access = Access(None, 1)
+    access = Access(None, 1, max_counted=2, clock=lambda: now)
     assert [access.admits(None, where, 1) for where in "xyzzx"] == [True, True, True, False, True]
     for text in ("anna secret", f"anna {secret} requests=0"):
         (tmp_path / "keys").write_text(text)

@@ -41,9 +41,9 @@ def test_it_reads_the_target_side(tmp_path: Path) -> None:
     assert model.embedding.token_dropout.probability == 0.2
     predicted: list[int] = []
     for batch in first_epoch(task_.data):
-        hidden, right = task_.module.predictions(batch)
-        assert len(hidden) == len(right)
-        predicted += right.tolist()
+        hidden, target = task_.module.predictions(batch)
+        assert len(hidden) == len(target)
+        predicted += target.tolist()
     assert sorted(predicted) == sorted(subword for row in expected for subword in [*row, EOS])
     assert model.config.source_vocab_size == model.config.target_vocab_size == 310
 

@@ -1,11 +1,20 @@
-"""The precision of a run by its device, and of a search between updates."""
+"""The precision of a run by its device; bfloat16 only in the matrix products."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
+from tests.helpers.runs.ranks import Curve, curve
+from tests.helpers.runs.runs import SMALL, composed, corpus_overrides
 from transformer.common.processor import PROCESSORS
+from transformer.model.attention.kernels.fused import attend_fused
+from transformer.model.layers.norm import HeadNorm
+from transformer.runs.train import train
 from transformer.settings.training import TrainerConfig
 from transformer.training.precision import resolve_precision, search_autocast
 
@@ -55,3 +64,76 @@ def test_a_search_on_a_gpu_is_as_precise_as_training(
     with search_autocast(precision, torch.device(device)):
         narrow = torch.is_autocast_enabled(device)
     assert narrow == ((precision, device) == ("bf16-mixed", "cuda"))
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Trains a run of a precision, once, and returns its folder."""
+    folder = tmp_path_factory.mktemp("precision")
+    overrides = [*corpus_overrides(folder), *SMALL, "trainer.max_steps=8", "report=none"]
+    overrides += ["trainer.log_every_n_steps=1", "trainer.val_check_interval=8", "decoding=greedy"]
+    overrides += ["trainer.accumulate_grad_batches=2", "keep_memory=false", "data.batch_tokens=256"]
+    overrides += ["callbacks.samples=0", "test=false"]
+
+    @cache
+    def run(precision: str) -> Path:
+        train(composed([*overrides, f"precision={precision}"], folder), folder / precision)
+        return folder / precision
+
+    return run
+
+
+@pytest.mark.thorough
+def test_the_loss_goes_nearly_the_same_way(trained: Callable[[str], Path]) -> None:
+    exact, mixed = (curve(trained(precision)) for precision in ("32-true", "bf16-mixed"))
+    losses = [point for point in exact if point[0] == "train/loss"]
+
+    def fall(logged: Curve) -> float:
+        return logged[losses[0]] - logged[losses[-1]]
+
+    assert len(losses) == 8
+    # It is not the same run: a product in bfloat16 has three digits.
+    assert any(exact[point] != mixed[point] for point in losses)
+    assert all(abs(exact[point] - mixed[point]) < 0.02 for point in losses)
+    assert fall(mixed) == pytest.approx(fall(exact), rel=0.05)
+
+
+@pytest.mark.thorough
+def test_the_weights_stay_exact(trained: Callable[[str], Path]) -> None:
+    file = trained("bf16-mixed") / "checkpoints" / "last.ckpt"
+    payload = torch.load(file, weights_only=True)
+    state = payload["optimizer_states"][0]["state"]
+    moments = [value for each in state.values() for value in each.values()]
+    for tensor in (*payload["state_dict"].values(), *moments):
+        assert tensor.dtype in (torch.float32, torch.bool, torch.int64)
+    # And hold what bfloat16 could not.
+    weights = payload["state_dict"]["model.projection.weight"]
+    assert not torch.equal(weights, weights.bfloat16().float())
+
+
+@pytest.mark.parametrize("autocast", [True, False])
+def test_attention_on_a_cpu_is_computed_in_float32(autocast: bool) -> None:
+    heads = [torch.randn(2, 3, 5, 4).bfloat16().requires_grad_() for _ in range(3)]
+    mask = torch.rand(2, 1, 1, 5) < 0.7
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        attended = attend_fused(*heads, mask)
+    attended.sum().backward()
+    precise = [head.detach().float().requires_grad_() for head in heads]
+    expected = attend_fused(*precise, mask)
+    expected.sum().backward()
+    assert torch.equal(attended, expected.bfloat16())
+    for head, exact in zip(heads, precise, strict=True):
+        assert head.grad is not None and exact.grad is not None
+        assert torch.equal(head.grad, exact.grad.bfloat16())
+
+
+def test_heads_stay_narrow_on_a_gpu(unchecked: None) -> None:
+    """Without a GPU `torch.autocast` would be off for one."""
+    before = torch.is_autocast_enabled("cuda")
+    torch.set_autocast_enabled("cuda", True)
+    try:
+        with FakeTensorMode(), torch.device("cuda"), torch.no_grad():
+            heads = torch.empty(2, 3, 5, 4, dtype=torch.bfloat16)
+            assert HeadNorm(4)(heads).dtype == torch.bfloat16
+    finally:
+        torch.set_autocast_enabled("cuda", before)

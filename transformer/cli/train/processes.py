@@ -70,8 +70,8 @@ def train_as_rank(rank: int, call: RankCall) -> None:
             if process is not None:
                 process.agreed(call.to_json())
         from transformer.runs.train import train
-        from transformer.training.callbacks.sweep_objective import Objective
-        from transformer.training.optimization.cpu_allocator import (
+        from transformer.training.callbacks.best_score import Objective
+        from transformer.training.cpu_allocator import (
             keep_freed_memory,
             keep_products,
         )

@@ -14,7 +14,7 @@ from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from transformer.checkpoint.locate import run_folder
+from transformer.checkpoint.run_directory import has_checkpoint, run_folder
 from transformer.checkpoint.trust import named_classes
 from transformer.cli.config import compose
 from transformer.cli.config.arguments import (
@@ -34,12 +34,11 @@ from transformer.common.processes import COMMAND, command_line
 from transformer.common.schema import override_key
 from transformer.runs.resume import resumed_or_new
 from transformer.settings.run import RunConfig
-from transformer.training.checkpointing.run_directory import has_checkpoint
 from transformer.training.distributed.launcher import RUN
 from transformer.training.distributed.ranks import external_rank
 
 if TYPE_CHECKING:
-    from transformer.training.callbacks.sweep_objective import Objective
+    from transformer.training.callbacks.best_score import Objective
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -168,7 +167,7 @@ def _trial(config: DictConfig) -> "tuple[float, Objective]":
     """The best score of a job of a sweep on the validation text, and its objective."""
     from transformer.checkpoint.checkpoint import find_last
     from transformer.tasks.registry import task_class
-    from transformer.training.callbacks.sweep_objective import Objective, check_direction
+    from transformer.training.callbacks.best_score import Objective, check_direction
 
     job = HydraConfig.get()
     _fetch_model(config)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from transformer.cli.progress import counted
 from transformer.cli.threads import set_threads
 from transformer.commands.ask import ask
-from transformer.recipes.remote_client import counts
+from transformer.recipes.remote_teacher import counts
 from transformer.settings.commands import AskConfig
 
 

@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Int, UInt8
 from torch import Tensor
 
-from transformer.checkpoint.locate import is_ctranslate2, is_exported, run_folder
+from transformer.checkpoint.run_directory import is_ctranslate2, is_exported, run_folder
 from transformer.common.errors import InputError, MissingFile
 from transformer.common.files import given_path, written_whole
 from transformer.data.tokenization.tags import UNTAGGED, is_tag

@@ -22,7 +22,9 @@ from transformer.settings.tokenizer import BOS, EOS, PAD, UNK, TokenizerConfig
 JSON = "tokenizer.json"
 
 _CLASSES: dict[Any, str] = {
-    **{"bart": "BartTokenizer", "blenderbot": "BlenderbotTokenizer", "bytes": "ByT5Tokenizer"}
+    "bart": "BartTokenizer",
+    "blenderbot": "BlenderbotTokenizer",
+    "bytes": "ByT5Tokenizer",
 }
 
 
@@ -32,10 +34,12 @@ def import_tokenizer(
     """The tokenizer of a folder, or "bytes"; raises InputError if it cannot be imported."""
     vocab_size = typed_value(vocab_size, int, "config.json.vocab_size")
     kind = read_mapping(folder / "config.json").get("model_type")
-    content, tags = Utf8Bytes.CONTENT, Tags(begin=kind == "bart")
+    tags = Tags(begin=kind == "bart")
+    content = Utf8Bytes.CONTENT
+    file = None
     if algorithm == "huggingface":
         content = _content(folder, _CLASSES[kind])
-    file = JSON if algorithm == "huggingface" else None
+        file = JSON
     config = TokenizerConfig(algorithm=algorithm, vocab_size=None, file=file)
     with readable(folder):
         size = FileVocabulary(content, algorithm, tags, threads=1).first_tag
@@ -49,8 +53,8 @@ def import_tokenizer(
             f"{folder}: config.json has vocab_size={vocab_size}, and its tokenizer {1 + max(rows)} "
             "tokens; they must be as many"
         )
-    known = tuple(rows[UNK] if our in beyond else row for our, row in enumerate(rows))
-    imported = subwords.ImportedIds(known, (*never, *beyond), ())
+    within = tuple(rows[UNK] if our in beyond else row for our, row in enumerate(rows))
+    imported = subwords.ImportedIds(within, (*never, *beyond), ())
     return subwords.ImportedTokenizer(tokenizer, imported, imported)
 
 
@@ -70,32 +74,42 @@ def _rows(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
     """The file's id of each of ours, and ours that share one; ValueError if one is missing."""
     begin = tokenizer.tags.begin
     content = bytes(tokenizer.to_state()["source"].numpy())
-    found = list(FileVocabulary(content, tokenizer.config.algorithm, Tags(), threads=1).rows)
-    if None in (found[PAD], found[UNK], found[EOS]):
+    rows = list(FileVocabulary(content, tokenizer.config.algorithm, Tags(), threads=1).rows)
+    if None in (rows[PAD], rows[UNK], rows[EOS]):
         raise ValueError("it has no <pad>, <unk> or </s>")
-    never = [BOS] if begin else [PAD] if found[BOS] is None else []
-    # Padding is the start, as in T5, where there is no other symbol for it.
-    found[BOS] = found[PAD] if found[BOS] is None else found[BOS]
-    return [row or 0 for row in [*found, *[found[BOS]] * begin]], never
+    never = []
+    if begin:
+        never = [BOS]
+    elif rows[BOS] is None:
+        never = [PAD]
+    if rows[BOS] is None:
+        # Padding is the start, as in T5, where there is no other symbol for it.
+        rows[BOS] = rows[PAD]
+    if begin:
+        rows.append(rows[BOS])
+    return [row or 0 for row in rows], never
 
 
 def export_tokenizer(
     translator: Translator, run: RunConfig, folder: Path
 ) -> tuple[subwords.ExportedIds, subwords.ExportedIds]:
     """Write the files and return the ids; raises InputError for tags or two vocabularies."""
-    tokenizer, bias = translator.tokenizer, translator.model.projection.bias
-    begin, algorithm = tokenizer.tags.begin, tokenizer.config.algorithm
+    tokenizer = translator.tokenizer
+    begin = tokenizer.tags.begin
+    algorithm = tokenizer.config.algorithm
     if not tokenizer.joint or tokenizer.tags != Tags(begin=begin):
         raise InputError("BART and ByT5 have no two vocabularies, and no tags")
     rows, never = _rows(tokenizer)
     ours = {row: our for our, row in enumerate(rows) if our not in never}
     last = max(ours)
+    bias = translator.model.projection.bias
     if bias is not None and bias[ours[last]] < subwords.NEVER_TRAINED:
         del ours[last]
     if algorithm == "huggingface":
         (folder / JSON).write_bytes(bytes(tokenizer.to_state()["source"].numpy()))
-    name = _CLASSES["bart" if begin else "bytes" if algorithm == "bytes" else "blenderbot"]
-    values = {"tokenizer_class": name, "model_max_length": run.model.max_length}
+    kind = "bytes" if algorithm == "bytes" else "blenderbot"
+    class_name = _CLASSES["bart" if begin else kind]
+    values = {"tokenizer_class": class_name, "model_max_length": run.model.max_length}
     write_json(values, folder / "tokenizer_config.json")
     numbers = tuple(ours[row] for row in range(len(ours)))
     start = rows[translator.model.config.decoder_start or BOS]

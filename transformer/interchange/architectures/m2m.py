@@ -50,8 +50,11 @@ Ids = dict[str, int]
 
 def import_tokenizer(folder: Path, vocab_size: Any) -> ImportedTokenizer:
     """The tokenizer of a folder, and its ids; raises InputError if it cannot be imported."""
-    read = _read_m2m if (folder / "vocab.json").is_file() else _read_nllb
-    return tokenizer_from(folder, vocab_size, *read(folder))
+    if (folder / "vocab.json").is_file():
+        subwords, ids, codes = _read_m2m(folder)
+    else:
+        subwords, ids, codes = _read_nllb(folder)
+    return tokenizer_from(folder, vocab_size, subwords, ids, codes)
 
 
 def tokenizer_from(
@@ -84,15 +87,15 @@ def tokenizer_from(
 
 def _read_m2m(folder: Path) -> tuple[Any, Ids, Ids]:
     """The pieces of M2M-100, their ids, and those of languages, which follow ``vocab.json``."""
-    ids, settings = read_vocabulary(folder / "vocab.json"), settings_of(folder)
+    ids = read_vocabulary(folder / "vocab.json")
+    settings = settings_of(folder)
     special = settings.get("extra_special_tokens", settings.get("additional_special_tokens", []))
-    found = [_CODE.fullmatch(str(name)) for name in typed_value(special, list, "special tokens")]
-    codes = [match[1] for match in found if match]
-    return (
-        read_subwords(folder / "sentencepiece.bpe.model"),
-        ids,
-        {code: len(ids) + index for index, code in enumerate(codes)},
-    )
+    codes: Ids = {}
+    for name in typed_value(special, list, "special tokens"):
+        match = _CODE.fullmatch(str(name))
+        if match:
+            codes[match[1]] = len(ids) + len(codes)
+    return read_subwords(folder / "sentencepiece.bpe.model"), ids, codes
 
 
 def _read_nllb(folder: Path) -> tuple[Any, Ids, Ids]:
@@ -103,10 +106,12 @@ def _read_nllb(folder: Path) -> tuple[Any, Ids, Ids]:
     values = read_json(file)
     with readable(file):
         model = values["model"]
-        added = {str(one["content"]): int(one["id"]) for one in values["added_tokens"]}
-        unsorted = {str(name): int(one) for name, one in model["vocab"].items()} | added
+        added = {str(token["content"]): int(token["id"]) for token in values["added_tokens"]}
+        unsorted = {str(name): int(number) for name, number in model["vocab"].items()} | added
         ids = dict(sorted(unsorted.items(), key=lambda entry: entry[1]))
-        merges = [tuple(one.split(" ") if isinstance(one, str) else one) for one in model["merges"]]
+        merges = [
+            tuple(pair.split(" ") if isinstance(pair, str) else pair) for pair in model["merges"]
+        ]
         pieces = [name for name in ids if name not in added]
         subwords = _sentencepiece(pieces, merges, charsmap(values))
     codes = {name: ids[name] for name in ids if name in added and _CODE.fullmatch(name)}
@@ -116,8 +121,8 @@ def _read_nllb(folder: Path) -> tuple[Any, Ids, Ids]:
 
 def settings_of(folder: Path) -> dict[str, Any]:
     """The settings of a tokenizer from two files, which may be missing; the second one wins."""
-    names = ("special_tokens_map.json", "tokenizer_config.json")
-    special, config = (read_mapping(folder / name, optional=True) for name in names)
+    special = read_mapping(folder / "special_tokens_map.json", optional=True)
+    config = read_mapping(folder / "tokenizer_config.json", optional=True)
     return special | config
 
 
@@ -127,10 +132,11 @@ def _sentencepiece(names: list[str], merges: list[tuple[str, ...]], replaced: by
     BPE ranks pairs of pieces, SentencePiece the piece that a pair becomes. The two agree if merges
     into the same piece stand together, and each pair of pieces that makes a piece is a merge.
     """
-    ranked = [name for name, _ in groupby(left + right for left, right in merges)]
-    known, listed = set(names), set(merges)
+    ranked = [name for name, _ in groupby(first + second for first, second in merges)]
+    known = set(names)
+    merged = set(merges)
     agrees = len(set(ranked)) == len(ranked) and all(
-        (name[:cut], name[cut:]) in listed
+        (name[:cut], name[cut:]) in merged
         for name in names
         for cut in range(1, len(name))
         if name[:cut] in known and name[cut:] in known
@@ -165,21 +171,22 @@ def export_tokenizer(
     model = bytes(tokenizer.to_state()["source"].numpy())
     known = [name for name, listed in FAIRSEQ_LANGUAGE_CODES.items() if listed == codes]
     if known:
-        files = folder / "vocab.json", folder / "sentencepiece.bpe.model"
-        write_json(vocabulary, files[0])
-        files[1].write_bytes(model)
-        special = [f"__{code}__" for code in codes]
+        vocabulary_file = folder / "vocab.json"
+        model_file = folder / "sentencepiece.bpe.model"
+        write_json(vocabulary, vocabulary_file)
+        model_file.write_bytes(model)
         written = library.M2M100Tokenizer(
-            *map(str, files),
+            str(vocabulary_file),
+            str(model_file),
             language_codes=known[0],
-            additional_special_tokens=special,
+            additional_special_tokens=[f"__{code}__" for code in codes],
             **languages(run),
         )
     elif tokenizer.config.algorithm == "bpe":
         subwords = parse_subwords(model)
         written = library.NllbTokenizer(
             vocab=vocabulary | {name: first + i for i, name in enumerate([*codes, "<mask>"])},
-            merges=_merges(vocabulary, {one.piece: one.score for one in subwords.pieces}),
+            merges=_merges(vocabulary, {piece.piece: piece.score for piece in subwords.pieces}),
             extra_special_tokens=codes,
             _spm_precompiled_charsmap=subwords.normalizer_spec.precompiled_charsmap or None,
             **languages(run),

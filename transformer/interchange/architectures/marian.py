@@ -30,9 +30,11 @@ from transformer.interchange.files import write_json
 from transformer.settings.run import RunConfig
 from transformer.settings.tokenizer import BOS, EOS, PAD, UNK
 
-START, END = "<pad>", "</s>"
-"""Symbols of Marian; their ids are the last and 0, that of UNKNOWN is 1. A translation starts with
-START."""
+START = "<pad>"
+"""The symbol with which a translation starts; Marian gives it the last id, and UNKNOWN the id 1."""
+
+END = "</s>"
+"""The symbol with the id 0."""
 
 _SYMBOLS = (START, UNKNOWN, "<start>", END)
 """Our symbols, in the order of their ids; a translation starts with the third."""
@@ -44,44 +46,50 @@ _REST = "<rest>"
 def import_tokenizer(folder: Path, _vocab_size: Any = None) -> ImportedTokenizer:
     """The tokenizer of a folder of transformers; raises InputError if it cannot be imported."""
     subwords = [read_subwords(folder / f"{side}.spm") for side in ("source", "target")]
-    files = [folder / "vocab.json", folder / "target_vocab.json"]
-    separate = files[1].is_file()
-    return build_tokenizer(subwords, list(map(read_vocabulary, files[: 1 + separate])))
+    files = [folder / "vocab.json"]
+    if (folder / "target_vocab.json").is_file():
+        files.append(folder / "target_vocab.json")
+    return build_tokenizer(subwords, list(map(read_vocabulary, files)))
 
 
 def build_tokenizer(subwords: Sequence[Any], ids: Sequence[Mapping[str, int]]) -> ImportedTokenizer:
     """The tokenizer of the SentencePiece models of both sides, and of one vocabulary or two."""
-    cuts = [subwords, subwords] if len(ids) == 1 else [subwords[:1], subwords[1:]]
-    sides = zip(subwords, (ids[0], ids[-1]), cuts, strict=True)
-    source, target = (_own(one, names) or _model(one, names, cut) for one, names, cut in sides)
-    joint = not source[1].never and source[0] == target[0]
-    tags = Tags(targets=source[1].codes)
-    tokenizer = tokenizer_of(source[0], None if joint else target[0], tags)
-    return ImportedTokenizer(tokenizer, source[1], target[1])
+    source_model, target_model = subwords
+    if len(ids) == 1:
+        source, source_ids = _with_ids(source_model, ids[0], subwords)
+        target, target_ids = _with_ids(target_model, ids[0], subwords)
+    else:
+        source, source_ids = _with_ids(source_model, ids[0], [source_model])
+        target, target_ids = _with_ids(target_model, ids[1], [target_model])
+    joint = not source_ids.never and source == target
+    tags = Tags(targets=source_ids.codes)
+    tokenizer = tokenizer_of(source, None if joint else target, tags)
+    return ImportedTokenizer(tokenizer, source_ids, target_ids)
 
 
-def _own(model: Any, ids: Mapping[str, int]) -> tuple[Any, ImportedIds] | None:
-    """The model itself, if its pieces have our ids, as in our own exports."""
-    names, codes = [one.piece for one in model.pieces], list(ids)[len(model.pieces) :]
-    if [*names, *codes] != list(ids) or ids.get(END) != EOS or not all(map(_is_code, codes)):
-        return None
-    return model, ImportedIds(tuple(range(len(ids))), (), tuple(code[2:-2] for code in codes))
+def _with_ids(
+    original: Any, ids: Mapping[str, int], sides: Sequence[Any]
+) -> tuple[Any, ImportedIds]:
+    """A model that cuts as the original does, with the pieces of ``ids`` and of all sides.
 
-
-def _model(own: Any, ids: Mapping[str, int], sides: Sequence[Any]) -> tuple[Any, ImportedIds]:
-    """``own`` with the pieces of ``ids`` and of all sides."""
+    It is the original itself if its pieces have our ids, as in our own exports.
+    """
+    pieces = [piece.piece for piece in original.pieces]
+    codes = list(ids)[len(pieces) :]
+    if [*pieces, *codes] == list(ids) and ids.get(END) == EOS and all(map(_is_code, codes)):
+        return original, ImportedIds(tuple(range(len(ids))), (), _languages(codes))
     raise_objections(
         f"the vocabulary does not give {symbol} the id {number}, as Marian does"
         for symbol, number in ((START, len(ids) - 1), (UNKNOWN, 1), (END, 0))
         if ids.get(symbol) != number
     )
-    mine = plain_subwords(own)
-    cut = dict.fromkeys(chain.from_iterable(map(plain_subwords, sides)))
+    plain = plain_subwords(original)
+    needed = dict.fromkeys(chain.from_iterable(map(plain_subwords, sides)))
     known = [name for name in ids if name not in (START, UNKNOWN, END)]
-    missing = [name for name in cut if name not in ids]
-    foreign = {name for name in (*known, *missing) if name not in mine and not _is_code(name)}
+    missing = [name for name in needed if name not in ids]
+    foreign = {name for name in (*known, *missing) if name not in plain and not _is_code(name)}
     names = (*_SYMBOLS, *known, _REST, *missing)
-    model = with_subwords(own, names, foreign - {*_SYMBOLS, _REST})
+    model = with_subwords(original, names, foreign - {*_SYMBOLS, _REST})
     rest = len(_SYMBOLS) + len(known)
     codes = [name for name in known if _is_code(name)]
     # A code keeps its number among the pieces; the tag after them has its vector.
@@ -89,11 +97,15 @@ def _model(own: Any, ids: Mapping[str, int], sides: Sequence[Any]) -> tuple[Any,
     rows = [ids[START], ids[UNKNOWN], ids[START], ids[END], *(ids[name] for name in known)]
     rows += [ids[UNKNOWN]] * (1 + len(missing)) + [ids[code] for code in codes]
     never = (PAD, BOS, *numbers, *range(rest, rest + 1 + len(missing)))
-    return model, ImportedIds(tuple(rows), never, tuple(code[2:-2] for code in codes))
+    return model, ImportedIds(tuple(rows), never, _languages(codes))
 
 
 def _is_code(name: str) -> bool:
     return name.startswith(">>") and name.endswith("<<") and len(name) > 4
+
+
+def _languages(codes: Sequence[str]) -> tuple[str, ...]:
+    return tuple(code[2:-2] for code in codes)
 
 
 def export_tokenizer(
@@ -126,18 +138,19 @@ def export_tokenizer(
     return source, target
 
 
-def _export_ids(spelled: Sequence[str]) -> ExportedIds:
+def _export_ids(names: Sequence[str]) -> ExportedIds:
     """The ids of the subwords and tags of one side: those of its import, or our own."""
-    codes = {
-        f">>{name[3:-1]}<<": number for number, name in enumerate(spelled) if name[:3] == "<2 "
-    }
-    if other := [name for name in spelled if is_tag(name) and name[:3] != "<2 "]:
-        raise InputError(f"Marian has no symbol for {other[0]}; only tags of languages")
-    if _REST not in spelled:
-        own = tuple(name for name in spelled if not is_tag(name))
-        return ExportedIds((*own, *codes), tuple(range(len(spelled))), PAD, EOS, EOS, BOS)
-    subwords = spelled[len(_SYMBOLS) : spelled.index(_REST)]
-    names = (END, UNKNOWN, *subwords, START)
+    codes = {}
+    for number, name in enumerate(names):
+        if name.startswith("<2 "):
+            codes[f">>{name[3:-1]}<<"] = number
+        elif is_tag(name):
+            raise InputError(f"Marian has no symbol for {name}; only tags of languages")
+    if _REST not in names:
+        plain = tuple(name for name in names if not is_tag(name))
+        return ExportedIds((*plain, *codes), tuple(range(len(names))), PAD, EOS, EOS, BOS)
+    subwords = names[len(_SYMBOLS) : names.index(_REST)]
+    exported = (END, UNKNOWN, *subwords, START)
     numbers = [codes.get(name, len(_SYMBOLS) + index) for index, name in enumerate(subwords)]
-    last = len(names) - 1
-    return ExportedIds(names, (EOS, UNK, *numbers, BOS), last, 0, 0, last)
+    last = len(exported) - 1
+    return ExportedIds(exported, (EOS, UNK, *numbers, BOS), last, 0, 0, last)

@@ -28,7 +28,8 @@ def import_tokenizer(folder: Path, vocab_size: Any) -> ImportedTokenizer:
             f"{folder}: tokenizer_class={str(name)[:40]} cannot be imported, only mBART-50's, "
             "MBart50Tokenizer: source and target begin with their languages"
         )
-    return m2m.tokenizer_from(folder, vocab_size, *_read(folder))
+    subwords, ids, codes = _read(folder)
+    return m2m.tokenizer_from(folder, vocab_size, subwords, ids, codes)
 
 
 def _read(folder: Path) -> tuple[Any, m2m.Ids, m2m.Ids]:
@@ -36,15 +37,17 @@ def _read(folder: Path) -> tuple[Any, m2m.Ids, m2m.Ids]:
     from transformers.models.mbart50.tokenization_mbart50 import FAIRSEQ_LANGUAGE_CODES
 
     symbols = sorted(m2m.SYMBOLS, key=m2m.SYMBOLS.__getitem__)
-    if (file := folder / "sentencepiece.bpe.model").is_file():
+    file = folder / "sentencepiece.bpe.model"
+    if file.is_file():
         subwords = read_subwords(file)
-        names = [*symbols, *(one.piece for one in subwords.pieces[3:]), *FAIRSEQ_LANGUAGE_CODES]
+        pieces = [piece.piece for piece in subwords.pieces[3:]]
+        names = [*symbols, *pieces, *FAIRSEQ_LANGUAGE_CODES]
     else:
         subwords = read_unigram(folder / "tokenizer.json")
-        names = [one.piece for one in subwords.pieces if one.piece != MASK]
-    for one in subwords.pieces:
-        if one.piece in (*m2m.SYMBOLS, *FAIRSEQ_LANGUAGE_CODES, MASK):
-            one.type = one.CONTROL
+        names = [piece.piece for piece in subwords.pieces if piece.piece != MASK]
+    for piece in subwords.pieces:
+        if piece.piece in (*m2m.SYMBOLS, *FAIRSEQ_LANGUAGE_CODES, MASK):
+            piece.type = piece.CONTROL
     ids = {name: number for number, name in enumerate(names)}
     codes = {name: ids.pop(name) for name in FAIRSEQ_LANGUAGE_CODES if name in ids}
     return subwords, ids, codes
@@ -62,12 +65,12 @@ def export_tokenizer(
     ids = m2m.export_ids(tokenizer, "mBART-50")
     if list(tokenizer.tags.targets) != FAIRSEQ_LANGUAGE_CODES:
         raise InputError("mBART-50 has no other languages than its 52")
-    own = parse_subwords(bytes(tokenizer.to_state()["source"].numpy()))
-    scores = {one.piece: one.score for one in own.pieces}
+    model = parse_subwords(bytes(tokenizer.to_state()["source"].numpy()))
+    scores = {piece.piece: piece.score for piece in model.pieces}
     names = [MASK if name == EXTRA.format(0) else name for name in ids.names]
     written = library.MBart50Tokenizer(
         vocab=[(name, scores.get(name, 0.0)) for name in names],
-        _spm_precompiled_charsmap=own.normalizer_spec.precompiled_charsmap or None,
+        _spm_precompiled_charsmap=model.normalizer_spec.precompiled_charsmap or None,
         **m2m.languages(run),
     )
     written.save_pretrained(folder)

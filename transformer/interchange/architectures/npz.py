@@ -13,17 +13,20 @@ import torch
 from torch import Tensor
 
 from transformer.common.errors import InputError, raise_objections, readable
-from transformer.interchange.architectures.architecture import Architecture, read_config
-from transformer.interchange.architectures.config_files import FairseqConfig
+from transformer.interchange.architectures.architecture import (
+    Architecture,
+    FairseqConfig,
+    read_config,
+)
 from transformer.interchange.architectures.marian import START, build_tokenizer
-from transformer.interchange.architectures.module_names import FAIRSEQ, layer_names
 from transformer.interchange.architectures.subwords import (
     ImportedTokenizer,
     checked_ids,
     read_subwords,
 )
+from transformer.interchange.architectures.weights import FAIRSEQ, layer_names
 from transformer.interchange.files import read_arrays, read_yaml
-from transformer.interchange.format_limits import Values
+from transformer.interchange.verification import Values
 from transformer.model.positions.absolute import sinusoids
 
 DECODER = "decoder.yml"
@@ -53,7 +56,8 @@ _RECURRENT = {
 """Likewise, of a decoder with ``transformer-decoder-autoreg: rnn``."""
 
 _SSRU = {
-    **{"v_proj": ("W",), "forget": ("Wf", "bf")},
+    "v_proj": ("W",),
+    "forget": ("Wf", "bf"),
     "self_attn_layer_norm": ("ffn_ln_scale", "ffn_ln_bias"),
 }
 """The names of its weights and biases, and of those of the norm behind it."""
@@ -62,8 +66,14 @@ _STACKS = ("encoder", "decoder")
 _MAX_LENGTH = 512
 """The ``max_length`` of OPUS-MT; Marian has no limit."""
 
-_PARTS = {"self_attn": "self", "encoder_attn": "context", "final_layer_norm": "ffn_ffn_ln"}
-_PARTS |= {f"{name}_layer_norm": f"{_PARTS[name]}_Wo_ln" for name in ("self_attn", "encoder_attn")}
+_PARTS = {
+    "self_attn": "self",
+    "encoder_attn": "context",
+    "self_attn_layer_norm": "self_Wo_ln",
+    "encoder_attn_layer_norm": "context_Wo_ln",
+    "final_layer_norm": "ffn_ffn_ln",
+}
+"""Modules of transformers, and what the names of their weights have in Marian."""
 
 
 def read_npz(
@@ -71,37 +81,43 @@ def read_npz(
 ) -> tuple[FairseqConfig, Architecture, dict[str, Tensor], ImportedTokenizer]:
     """Config, architecture, weights and tokenizer; raises InputError for damaged ones."""
     decoder = read_yaml(folder / DECODER)
-    [model] = _files(folder, decoder, "models", 1)
+    [weights_file] = _files(folder, decoder, "models", 1)
     vocabularies = _files(folder, decoder, "vocabs", 2)
-    arrays = read_arrays(model)
-    with readable(model):
+    arrays = read_arrays(weights_file)
+    with readable(weights_file):
         text = arrays.pop(_CONFIG).tobytes().rstrip(b"\0")
-    settings = read_yaml(model, text)
+    settings = read_yaml(weights_file, text)
     recurrent = settings.get("transformer-decoder-autoreg") == "rnn"
     config, architecture = _config(settings, decoder, recurrent, shared="Wemb" in arrays)
     if vocabularies[0].suffix == ".spm":
         subwords = [read_subwords(file) for file in vocabularies]
-        ids = [{one.piece: index for index, one in enumerate(s.pieces)} for s in subwords]
+        ids = [
+            {piece.piece: index for index, piece in enumerate(model.pieces)} for model in subwords
+        ]
     else:
         subwords = [read_subwords(folder / f"{side}.spm") for side in ("source", "target")]
-        spelled = map(read_yaml, vocabularies)
-        ids = [{name: _number(values, name, int) for name in values} for values in spelled]
-    starting = [
-        checked_ids(one | {START: len(one)}, file)
-        for one, file in zip(ids, vocabularies, strict=True)
+        ids = []
+        for file in vocabularies:
+            numbers = read_yaml(file)
+            ids.append({name: _number(numbers, name, int) for name in numbers})
+    with_start = [
+        checked_ids({**numbers, START: len(numbers)}, file)
+        for numbers, file in zip(ids, vocabularies, strict=True)
     ]
     tables = 1 if config.share_encoder_decoder_embeddings else 2
     if tables == 1 and ids[0] != ids[1]:
-        raise InputError(f"{folder / DECODER} names two vocabularies, and {model} has one table")
+        raise InputError(
+            f"{folder / DECODER} names two vocabularies, and {weights_file} has one table"
+        )
     weights = _weights(arrays, config, settings, recurrent)
-    return config, architecture, weights, build_tokenizer(subwords, starting[:tables])
+    return config, architecture, weights, build_tokenizer(subwords, with_start[:tables])
 
 
 def _files(folder: Path, decoder: Mapping[str, Any], key: str, number: int) -> list[Path]:
     """The files in the folder that ``decoder.yml`` names."""
     names = decoder.get(key)
-    names = [one for one in names if isinstance(one, str)] if isinstance(names, list) else []
-    plain = [one for one in names if one and one == Path(one.replace("\\", "/")).name]
+    names = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+    plain = [name for name in names if name and name == Path(name.replace("\\", "/")).name]
     if len(plain) != number or plain != names:
         raise InputError(f"{folder / DECODER} must name {number} of {key}, without a folder")
     return [folder / name for name in plain]
@@ -115,9 +131,10 @@ def _number(values: Mapping[str, Any], key: str, kind: type, default: Any = None
 def _config(
     settings: Mapping[str, Any], decoder: Mapping[str, Any], recurrent: bool, *, shared: bool
 ) -> tuple[FairseqConfig, Architecture]:
+    assumed = _ASSUMED | _RECURRENT if recurrent else _ASSUMED
     raise_objections(
         f"{key} cannot be imported, only with the value {' or '.join(map(repr, values))}"
-        for key, values in (_ASSUMED | (_RECURRENT if recurrent else {})).items()
+        for key, values in assumed.items()
         if settings.get(key, values[0]) not in values
     )
     sizes = {"d_model": "dim-emb", "encoder_layers": "enc-depth", "decoder_layers": "dec-depth"}
@@ -138,8 +155,12 @@ def _config(
         }
     )
     if recurrent:
-        own: Values = {"decoder_layer": ("ssru",), "positions": ("learned",)}
-        architecture = architecture._replace(has={**architecture.has, **own})
+        has: Values = {
+            **architecture.has,
+            "decoder_layer": ("ssru",),
+            "positions": ("learned",),
+        }
+        architecture = architecture._replace(has=has)
     return config, architecture
 
 
@@ -154,49 +175,52 @@ def _weights(
     arrays: dict[str, Any], config: FairseqConfig, settings: Mapping[str, Any], recurrent: bool
 ) -> dict[str, Tensor]:
     """The weights with the names of transformers; raises InputError for another array."""
-    left, found = {*arrays}, dict[str, Tensor]()
+    unused = set(arrays)
+    weights: dict[str, Tensor] = {}
 
     def take(name: str) -> Tensor:
-        left.discard(name)
+        unused.discard(name)
         array = arrays.get(name)
         if array is None or array.ndim > 2 or array.dtype.kind != "f":
             raise InputError(f"the array {name} is missing, or no matrix of floats")
         return torch.from_numpy(np.atleast_2d(array).astype(np.float32))
 
-    modules = {here: there for here, there in FAIRSEQ.items() if "*" in here}
-    for _, there in layer_names(modules, config.encoder_layers, config.decoder_layers):
-        for kind, name in zip(("weight", "bias"), _names(there, settings, recurrent), strict=False):
+    modules = {ours: theirs for ours, theirs in FAIRSEQ.items() if "*" in ours}
+    for _, module in layer_names(modules, config.encoder_layers, config.decoder_layers):
+        names = _names(module, settings, recurrent)
+        for kind, name in zip(("weight", "bias"), names, strict=False):
             array = take(name)
-            found[f"{there}.{kind}"] = array.flatten() if len(array) == 1 else array.T
+            weights[f"{module}.{kind}"] = array.flatten() if len(array) == 1 else array.T
     if recurrent:
         for stack in _STACKS:
-            found[f"model.{stack}.embed_positions.weight"] = _sinusoids(config.d_model)
+            weights[f"model.{stack}.embed_positions.weight"] = _sinusoids(config.d_model)
     tables = {"model.shared.weight": "Wemb"}
     if not config.share_encoder_decoder_embeddings:
-        tables = {f"model.{one}.embed_tokens.weight": f"{one}_Wemb" for one in _STACKS}
+        tables = {f"model.{stack}.embed_tokens.weight": f"{stack}_Wemb" for stack in _STACKS}
     for name, table in tables.items():
         # In Marian, a translation starts with a vector of zeros, which is of no symbol.
-        found[name] = torch.nn.functional.pad(take(table), (0, 0, 0, 1))
-    found["final_logits_bias"] = torch.nn.functional.pad(take("decoder_ff_logit_out_b"), (0, 1))
-    if left:
-        raise InputError(f"the array {min(left)[:60]!r} is of a model that cannot be imported")
-    return found
+        weights[name] = torch.nn.functional.pad(take(table), (0, 0, 0, 1))
+    weights["final_logits_bias"] = torch.nn.functional.pad(take("decoder_ff_logit_out_b"), (0, 1))
+    if unused:
+        raise InputError(f"the array {min(unused)[:60]!r} is of a model that cannot be imported")
+    return weights
 
 
-def _names(there: str, settings: Mapping[str, Any], recurrent: bool) -> Sequence[str]:
+def _names(name: str, settings: Mapping[str, Any], recurrent: bool) -> Sequence[str]:
     """The weight and bias in Marian of a module of transformers; none if the model lacks it.
 
     Those of ``model.encoder.layers.0.self_attn.q_proj`` are ``encoder_l1_self_Wq`` and
     ``encoder_l1_self_bq``.
     """
-    _, stack, _, number, module, *projection = there.split(".")
+    _, stack, _, number, module, *projection = name.split(".")
     layer = f"{stack}_l{int(number) + 1}"
-    if stack == "decoder" and (tied := settings.get("transformer-tied-layers")):
+    tied = settings.get("transformer-tied-layers")
+    if stack == "decoder" and tied:
         with readable("transformer-tied-layers"):
             layer = f"{stack}_l{int(tied[int(number)])}"
     last = [module, *projection][-1]
     if stack == "decoder" and module.startswith("self") and recurrent:
-        return [f"{layer}_rnn_{name}" for name in _SSRU.get(last, ())]
+        return [f"{layer}_rnn_{ending}" for ending in _SSRU.get(last, ())]
     if last == "forget":
         return ()
     if module in ("fc1", "fc2"):

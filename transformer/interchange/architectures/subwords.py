@@ -24,11 +24,11 @@ ALGORITHMS: dict[int, Literal["unigram", "bpe"]] = {1: "unigram", 2: "bpe"}
 """By ``model_type`` of SentencePiece."""
 
 NEVER = -100.0
-"""Bias of symbols that no translation has. Label smoothing averages over the vocabulary: a much
-lower bias would be most of the loss."""
+"""Bias of symbols that no translation has. Label smoothing averages over the vocabulary, so that a
+much lower bias would be most of the loss."""
 
 NEVER_TRAINED = NEVER / 2
-"""Lower biases are of such symbols, also after training."""
+"""A symbol with a lower bias is one that no translation has, also after training."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,8 @@ def read_unigram(file: Path) -> Any:
     with readable(file):
         if values["model"]["type"] != "Unigram":
             raise ValueError(f"its model is {values['model']['type']}, not Unigram")
-        special = {str(one["content"]) for one in values["added_tokens"] if one["special"]}
+        added = values["added_tokens"]
+        special = {str(token["content"]) for token in added if token["special"]}
         model = parse_subwords(b"")
         kinds = model.SentencePiece
         for number, (name, score) in enumerate(values["model"]["vocab"]):
@@ -128,7 +129,7 @@ def charsmap(values: Mapping[str, Any]) -> bytes:
     """The characters that the normalizer of a ``tokenizer.json`` replaces, for SentencePiece."""
     normalizer = values["normalizer"] or {}
     steps = normalizer.get("normalizers", [normalizer])
-    maps = [one["precompiled_charsmap"] for one in steps if one.get("type") == "Precompiled"]
+    maps = [step["precompiled_charsmap"] for step in steps if step.get("type") == "Precompiled"]
     return base64.b64decode(maps[0]) if maps else b""
 
 
@@ -148,9 +149,9 @@ def tokenizer_of(source: Any, target: Any, tags: Tags) -> Tokenizer:
         character_coverage=1.0,
         max_sentences=1,
     )
-    own = None if target is None else target.SerializeToString()
+    target_model = None if target is None else target.SerializeToString()
     with readable("the vocabulary for SentencePiece"):
-        return Tokenizer(config, source.SerializeToString(), own, tags)
+        return Tokenizer(config, source.SerializeToString(), target_model, tags)
 
 
 def plain_subwords(model: Any) -> dict[str, Any]:
@@ -161,30 +162,32 @@ def plain_subwords(model: Any) -> dict[str, Any]:
 
 
 def with_subwords(
-    own: Any, names: Iterable[str], foreign: Collection[str] = (), words: Collection[str] = ()
+    original: Any, names: Iterable[str], foreign: Collection[str] = (), words: Collection[str] = ()
 ) -> Any:
-    """A SentencePiece model that cuts as ``own`` does, with pieces in another order.
+    """A SentencePiece model that cuts as the original does, with pieces in another order.
 
     Other names are symbols, or ``foreign``: no text is cut into them. Text is cut into ``words``
     before all others.
     """
-    mine, kinds = plain_subwords(own), own.SentencePiece
-    lowest = min((one.score for one in mine.values()), default=0.0) - 1.0
+    plain = plain_subwords(original)
+    kinds = original.SentencePiece
+    lowest = min((piece.score for piece in plain.values()), default=0.0) - 1.0
     # Only what decides how a text is cut: the rest would change with each export and import.
     model = parse_subwords(b"")
-    model.normalizer_spec.CopyFrom(own.normalizer_spec)
+    model.normalizer_spec.CopyFrom(original.normalizer_spec)
     model.normalizer_spec.ClearField("name")
     for field in ("model_type", "byte_fallback", "treat_whitespace_as_suffix"):
-        if value := getattr(own.trainer_spec, field):
+        value = getattr(original.trainer_spec, field)
+        if value:
             setattr(model.trainer_spec, field, value)
     for name in names:
         if name in words:
             model.pieces.add(piece=name, score=0.0, type=kinds.USER_DEFINED)
-        elif name in mine:
-            model.pieces.add(piece=name, score=mine[name].score, type=mine[name].type)
+        elif name in plain:
+            model.pieces.add(piece=name, score=plain[name].score, type=plain[name].type)
         elif name in foreign:
             # BPE merges unused pieces and cuts them again: no text must have this name, and its
-            # score must come after each merge of ``own``.
+            # score must come after each merge of the original.
             model.pieces.add(piece=name + UNCUT, score=lowest, type=kinds.UNUSED)
         else:
             kind = kinds.UNKNOWN if name == UNKNOWN else kinds.CONTROL

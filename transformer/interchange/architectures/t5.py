@@ -48,37 +48,41 @@ _NONE = "<none>"
 def import_tokenizer(folder: Path, vocab_size: Any) -> ImportedTokenizer:
     """The tokenizer of a folder, and its ids; raises InputError if it cannot be imported."""
     vocab_size = typed_value(vocab_size, int, "config.json.vocab_size")
-    files = (folder / "config.json", folder / "tokenizer_config.json")
-    if "ByT5Tokenizer" in (
-        read_mapping(file, optional=True).get("tokenizer_class") for file in files
-    ):
-        return bart.import_tokenizer(folder, vocab_size, "bytes")
-    own = _read(folder)
-    names = [one.piece for one in own.pieces]
-    layout = next((one for one in _LAYOUTS if tuple(names[:3]) == one), None)
-    if layout is None or not len(names) <= vocab_size < len(names) + 2**16:
+    for name in ("config.json", "tokenizer_config.json"):
+        if read_mapping(folder / name, optional=True).get("tokenizer_class") == "ByT5Tokenizer":
+            return bart.import_tokenizer(folder, vocab_size, "bytes")
+    original = _read(folder)
+    names = [piece.piece for piece in original.pieces]
+    layout = tuple(names[:3])
+    if layout not in _LAYOUTS or not len(names) <= vocab_size < len(names) + 2**16:
         raise InputError(
             f"{folder}: its tokenizer must begin with {' or '.join(map(', '.join, _LAYOUTS))}, and "
             f"have at most vocab_size={vocab_size} pieces and sentinels, not {len(names)}"
         )
     names += map(EXTRA.format, range(len(names), vocab_size))
-    padding = original = layout.index("<pad>" if "<pad>" in layout else "<s>")
+    original_padding = layout.index("<pad>" if "<pad>" in layout else "<s>")
+    padding = original_padding
     if padding == START and names[-1] == EXTRA.format(vocab_size - 1):
         padding = vocab_size - 1
     symbols = (padding, layout.index(UNKNOWN), START, layout.index(_END))
-    never = (PAD,) if padding == START else (BOS,) if symbols[UNK] == START else ()
+    never: tuple[int, ...] = ()
+    if padding == START:
+        never = (PAD,)
+    elif symbols[UNK] == START:
+        never = (BOS,)
     rest = [number for number in range(vocab_size) if number not in symbols]
-    spelled = [_NONE if one in never else names[number] for one, number in enumerate(symbols)]
-    ours = (*spelled, *(names[number] for number in rest))
+    ours = [_NONE if our in never else names[number] for our, number in enumerate(symbols)]
+    ours += [names[number] for number in rest]
     words = frozenset(filter(_SENTINEL.fullmatch, ours))
-    imported = ImportedIds((*symbols, *rest), never, (), original)
-    model = with_subwords(own, ours, words=words)
+    imported = ImportedIds((*symbols, *rest), never, (), original_padding)
+    model = with_subwords(original, ours, words=words)
     return ImportedTokenizer(tokenizer_of(model, None, Tags()), imported, imported)
 
 
 def _read(folder: Path) -> Any:
     """The SentencePiece model of a folder, with its sentinels."""
-    if not (file := folder / "spiece.model").is_file():
+    file = folder / "spiece.model"
+    if not file.is_file():
         return read_unigram(folder / "tokenizer.json")
     model = read_subwords(file)
     values = read_mapping(folder / "tokenizer_config.json", optional=True)
@@ -102,37 +106,41 @@ def export_tokenizer(
         return bart.export_tokenizer(translator, run, folder)
     if not tokenizer.joint or tokenizer.tags != Tags():
         raise InputError("T5 has no two vocabularies, and no tags")
-    own = parse_subwords(bytes(tokenizer.to_state()["source"].numpy()))
-    unnamed = {EXTRA.format(number) for number in range(len(own.pieces))}
-    ids = _export_ids([piece.piece for piece in own.pieces], unnamed)
-    scores = {piece.piece: piece.score for piece in own.pieces}
+    model = parse_subwords(bytes(tokenizer.to_state()["source"].numpy()))
+    unnamed = {EXTRA.format(number) for number in range(len(model.pieces))}
+    ids = _export_ids([piece.piece for piece in model.pieces], unnamed)
+    scores = {piece.piece: piece.score for piece in model.pieces}
     named = [name for name in ids.names if name not in unnamed]
     written = library.T5Tokenizer(
         vocab=[(name, scores.get(name, 0.0)) for name in named],
         extra_ids=0,
         additional_special_tokens=[name for name in named if _SENTINEL.fullmatch(name)],
         pad_token=ids.names[ids.pad],
-        _spm_precompiled_charsmap=own.normalizer_spec.precompiled_charsmap or None,
+        _spm_precompiled_charsmap=model.normalizer_spec.precompiled_charsmap or None,
     )
     written.save_pretrained(folder)
     return ids, ids
 
 
-def _export_ids(spelled: Sequence[str], unnamed: Collection[str]) -> ExportedIds:
+def _export_ids(names: Sequence[str], unnamed: Collection[str]) -> ExportedIds:
     """The ids of an imported vocabulary, or those that T5 would give ours."""
-    # Ids without a name come after words that were added to the vocabulary.
-    rest = sorted(range(4, len(spelled)), key=lambda number: spelled[number] in unnamed)
-    names = [spelled[number] for number in rest]
-    if spelled[PAD] == "<s>":  # MADLAD-400
-        symbols, last = {UNKNOWN: UNK, "<s>": PAD, _END: EOS}, []
+    if names[PAD] == "<s>":  # MADLAD-400
+        symbols = {UNKNOWN: UNK, "<s>": PAD, _END: EOS}
     else:
-        symbols, last = {"<pad>": BOS, _END: EOS, UNKNOWN: UNK}, [PAD]
-    last = [] if spelled[PAD] == _NONE else last
+        symbols = {"<pad>": BOS, _END: EOS, UNKNOWN: UNK}
+    # Ids without a name come after words that were added to the vocabulary.
+    rest = sorted(range(4, len(names)), key=lambda number: names[number] in unnamed)
+    exported = [*symbols, *(names[number] for number in rest)]
+    rows = [*symbols.values(), *rest]
+    if names[PAD] not in ("<s>", _NONE):
+        # Our padding has the last id, which has no name in T5.
+        exported.append(EXTRA.format(len(names) - 1))
+        rows.append(PAD)
     return ExportedIds(
-        (*symbols, *names, *(EXTRA.format(len(spelled) - 1) for _ in last)),
-        (*symbols.values(), *rest, *last),
-        pad=[*symbols].index("<s>" if spelled[PAD] == "<s>" else "<pad>"),
+        tuple(exported),
+        tuple(rows),
+        pad=list(symbols).index("<s>" if names[PAD] == "<s>" else "<pad>"),
         bos=START,
-        eos=[*symbols].index(_END),
+        eos=list(symbols).index(_END),
         start=START,
     )

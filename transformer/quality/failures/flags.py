@@ -8,7 +8,7 @@ from math import inf, log
 from pathlib import Path
 from typing import NamedTuple
 
-from transformer.checkpoint.locate import run_folder
+from transformer.checkpoint.run_directory import run_folder
 from transformer.data.corpora.split import NumberedPair
 from transformer.data.text.placeholders import keeps_placeholders
 from transformer.quality.checks.characters import describe_foreign_script, find_replacement

@@ -13,10 +13,15 @@ from transformer.serving.batch_translation import (
     TextTranslation,
     can_link,
 )
-from transformer.serving.formats.blocks import Rules, parse, written
-from transformer.serving.formats.nesting import nest
-from transformer.serving.formats.spans import MarkedText, PlainText
-from transformer.serving.formats.tag_projection import NEAR_BEST, is_copy, project
+from transformer.serving.formats.markup import Rules, parse, written
+from transformer.serving.formats.tag_projection import (
+    NEAR_BEST,
+    MarkedText,
+    PlainText,
+    is_copy,
+    nest,
+    project,
+)
 from transformer.serving.sentences import Part, Splitting, split_sentences
 
 _BLANK = re.compile(r"\s")
@@ -44,15 +49,20 @@ async def translate_marked(
         )
     plain = [PlainText(text) for text in texts]
     # In a thread: a long text must not block other clients.
-    cut = await asyncio.to_thread(lambda: [_cut(one, options) for one in plain])
-    asked = [(part.sentence, links) for one in cut for part, links in one if part.sentence]
-    found = await _translate(translate, asked, options)
+    parts_of_texts = await asyncio.to_thread(lambda: [_split(text, options) for text in plain])
+    asked = [
+        (part.sentence, links) for parts in parts_of_texts for part, links in parts if part.sentence
+    ]
+    translations = await _translate(translate, asked, options)
     return await asyncio.to_thread(
-        lambda: [_marked(*each, found) for each in zip(texts, plain, cut, strict=True)]
+        lambda: [
+            _marked(text, plain_text, parts, translations)
+            for text, plain_text, parts in zip(texts, plain, parts_of_texts, strict=True)
+        ]
     )
 
 
-def _cut(plain: PlainText, options: Options) -> list[tuple[Part, bool]]:
+def _split(plain: PlainText, options: Options) -> list[tuple[Part, bool]]:
     """The sentences of a text, and whether each needs links that the model can give."""
     # Links count words between spaces; a tokenizer may know no other blank.
     text = _BLANK.sub(" ", plain.text)
@@ -72,8 +82,8 @@ async def _translate(
     async def translated(links: bool) -> dict[_Asked, SentenceTranslation]:
         sentences = [sentence for sentence, wanted in asked if wanted is links]
         near_best = NEAR_BEST if links else None
-        own = replace(options, links=links, near_best=near_best, splitting="none")
-        results = await translate(sentences, own) if sentences else []
+        changed = replace(options, links=links, near_best=near_best, splitting="none")
+        results = await translate(sentences, changed) if sentences else []
         pairs = zip(sentences, results, strict=True)
         return {(sentence, links): result.parts[0][1] for sentence, result in pairs}
 
@@ -89,14 +99,14 @@ async def _translate(
 def _marked(
     text: MarkedText,
     plain: PlainText,
-    cut: Sequence[tuple[Part, bool]],
-    found: dict[_Asked, SentenceTranslation],
+    parts: Sequence[tuple[Part, bool]],
+    translations: dict[_Asked, SentenceTranslation],
 ) -> MarkedText:
     blank = SentenceTranslation("", "")
-    parts = [(part, found.get((part.sentence, links), blank)) for part, links in cut]
-    if all(is_copy(sentence) for _, sentence in parts):
+    translated = [(part, translations.get((part.sentence, links), blank)) for part, links in parts]
+    if all(is_copy(sentence) for _, sentence in translated):
         return text
-    return nest(text, project(plain, TextTranslation(tuple(parts))))
+    return nest(text, project(plain, TextTranslation(tuple(translated))))
 
 
 async def visible_texts(sources: Sequence[str], rules: Rules | None) -> Sequence[str]:
@@ -122,5 +132,7 @@ async def translate_texts(
     blocks = [part.text for parts in parsed for part in parts if not isinstance(part, str)]
     plain = Options(options.direction, splitting=options.splitting, constrain=options.constrain)
     rest = iter(await translate_marked(translate, blocks, plain))
-    found = await asyncio.to_thread(lambda: [written(parts, rest) for parts in parsed])
-    return [TextTranslation(((Part("", ""), SentenceTranslation("", one)),)) for one in found]
+    sources = await asyncio.to_thread(lambda: [written(parts, rest) for parts in parsed])
+    return [
+        TextTranslation(((Part("", ""), SentenceTranslation("", source)),)) for source in sources
+    ]

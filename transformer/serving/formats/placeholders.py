@@ -6,7 +6,7 @@ and each goes beside the translation of its neighbor. It runs in the thread that
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
@@ -20,26 +20,30 @@ from transformer.serving.batch_translation import (
     can_link,
     translate_batch,
 )
-from transformer.serving.formats.spans import Cell, PlainText, Span
-from transformer.serving.formats.tag_projection import NEAR_BEST, project
+from transformer.serving.formats.tag_projection import NEAR_BEST, Cell, PlainText, Span, project
 from transformer.serving.sentences import split_sentences
+
+TranslateBatch = Callable[[Options, Sequence[Sentence]], list[SentenceTranslation]]
 
 _WORD = re.compile(r"[^ \n]+")
 
 
 def translate_with_placeholders(
-    options: Options, sentences: Sequence[Sentence]
+    options: Options, sentences: Sequence[Sentence], translate: TranslateBatch = translate_batch
 ) -> list[SentenceTranslation]:
     """Translate sentences together, as ``translate_batch``; whole lines need no placeholders."""
-    found = translate_batch(options, sentences)
+    translations = translate(options, sentences)
     if options.direction.whole_lines:
-        return found
+        return translations
     lost = []
-    for index, one in enumerate(found):
-        if PLACEHOLDER.search(one.source):
-            kept = (text for text in one.alternatives if keeps_placeholders(one.source, text))
-            found[index] = replace(one, alternatives=tuple(kept))
-            if not keeps_placeholders(one.source, one.text):
+    for index, translation in enumerate(translations):
+        source = translation.source
+        if PLACEHOLDER.search(source):
+            alternatives = [
+                text for text in translation.alternatives if keeps_placeholders(source, text)
+            ]
+            translations[index] = replace(translation, alternatives=tuple(alternatives))
+            if not keeps_placeholders(source, translation.text):
                 lost.append(index)
     plain = {index: _without(sentences[index].text) for index in lost}
     for links in (True, False):
@@ -47,69 +51,77 @@ def translate_with_placeholders(
         texts = [Sentence(plain[i].text.strip(), sentences[i].constraints) for i in indices]
         near_best = NEAR_BEST if links else None
         again = replace(options, alternatives=0, attention=False, links=links, near_best=near_best)
-        results = translate_batch(again, texts) if texts else []
+        results = translate(again, texts) if texts else []
         for index, result in zip(indices, results, strict=True):
-            found[index] = _restored(sentences[index].text, plain[index], result, options)
-    return found
+            translations[index] = _restored(sentences[index].text, plain[index], result, options)
+    return translations
 
 
 def _without(text: str) -> PlainText:
     """A sentence whose placeholders are kept, each with the rest of its word."""
 
     def spans() -> Iterator[Span]:
-        at = 0
+        position = 0
         for match in PLACEHOLDER.finditer(text):
             start, end = match.span()
-            while start > at and text[start - 1].isalnum():
+            while start > position and text[start - 1].isalnum():
                 start -= 1
             while end < len(text) and text[end].isalnum():
                 end += 1
-            if at < start:
-                yield Span(text[at:start])
-            if at < end:
-                yield Span(text[max(at, start) : end], keep=True)
-            at = max(at, end)
-        if at < len(text):
-            yield Span(text[at:])
+            if position < start:
+                yield Span(text[position:start])
+            if position < end:
+                yield Span(text[max(position, start) : end], keep=True)
+            position = max(position, end)
+        if position < len(text):
+            yield Span(text[position:])
 
     return PlainText(tuple(spans()))
 
 
 def _restored(
-    source: str, plain: PlainText, found: SentenceTranslation, options: Options
+    source: str, plain: PlainText, translation: SentenceTranslation, options: Options
 ) -> SentenceTranslation:
-    """The translation of a sentence, made of that without its placeholders.
+    """The translation of a sentence from that of the text without its placeholders.
 
     It is the source if the model writes a placeholder itself. Each word has the confidence of the
     sentence; there is no attention, since the model saw another source.
     """
     parts = split_sentences(plain.text, options.direction.source, "none")
     blank = SentenceTranslation("", "")
-    whole = TextTranslation(tuple((part, found if part.sentence else blank) for part in parts))
+    whole = TextTranslation(
+        tuple((part, translation if part.sentence else blank) for part in parts)
+    )
     cells = project(plain, whole)
     text = "".join(cell.text for cell in cells)
     if not any(map(str.isalpha, plain.text)) or not keeps_placeholders(source, text):
-        cells, text = [], source
-    confidence = found.confidence
+        cells = []
+        text = source
+    word_confidence = None
+    if translation.confidence is not None:
+        word_confidence = (translation.confidence,) * len(_WORD.findall(text))
     return replace(
-        found,
+        translation,
         source=source,
         text=text,
         links=tuple(_links(source, text, plain, cells)) if options.links else None,
-        word_confidence=None if confidence is None else (confidence,) * len(_WORD.findall(text)),
+        word_confidence=word_confidence,
     )
 
 
 def _links(source: str, text: str, plain: PlainText, cells: Sequence[Cell]) -> list[Link]:
     offsets = [cell.start for cell in plain.kept]
     lengths = [0, *accumulate(len(cell.text) for cell in plain.kept)]
-    source_words, words = ([match.start() for match in _WORD.finditer(t)] for t in (source, text))
+    source_words = [match.start() for match in _WORD.finditer(source)]
+    target_words = [match.start() for match in _WORD.finditer(text)]
     links: set[Link] = set()
-    at = 0
+    position = 0
     for cell in cells:
         if cell.start >= 0:
-            before = (bisect_left if cell.kept else bisect_right)(offsets, cell.start)
-            first = cell.start + lengths[before]
-            links.add((bisect_right(source_words, first) - 1, bisect_right(words, at) - 1))
-        at += len(cell.text)
+            bisect = bisect_left if cell.kept else bisect_right
+            start = cell.start + lengths[bisect(offsets, cell.start)]
+            source_word = bisect_right(source_words, start) - 1
+            target_word = bisect_right(target_words, position) - 1
+            links.add((source_word, target_word))
+        position += len(cell.text)
     return sorted(links)

@@ -14,18 +14,18 @@ from starlette.datastructures import UploadFile
 from starlette.requests import Request
 from starlette.responses import Response
 
-from transformer.serving.formats.documents.document import FORMATS, Document
-from transformer.serving.formats.spans import PlainText
+from transformer.serving.formats.documents import FORMATS, Document
+from transformer.serving.formats.tag_projection import PlainText
 from transformer.serving.interfaces.http import Refusal, read_parameters
 from transformer.settings.commands import Limits
 
-_MOST_KEPT = 100
+_MAX_STORED = 100
 """Limit of the bytes of all stored files, as a multiple of ``limits.file_bytes``."""
 
-MOST_FILES = 1000
+MAX_FILES = 1000
 """Stored files; the oldest are deleted first."""
 
-_LONGEST_NAME = 100
+_MAX_NAME = 100
 
 
 class Upload(NamedTuple):
@@ -41,7 +41,8 @@ class Files:
     """The files of all clients; ``thread`` reads and writes documents, one after the other."""
 
     def __init__(self, limits: Limits) -> None:
-        self._seconds, self._most_bytes = limits.file_seconds, limits.file_bytes or 0
+        self._seconds = limits.file_seconds
+        self._max_bytes = limits.file_bytes or 0
         self._folder = Path()
         self._sizes: dict[str, int] = {}
         self.thread = ThreadPoolExecutor(1, "files")
@@ -57,7 +58,7 @@ class Files:
 
     async def read_upload(self, request: Request) -> Upload:
         """The form of a request with a file; raises Refusal if its format is not known."""
-        if not self._most_bytes:
+        if not self._max_bytes:
             raise Refusal(403, "Files translation are disabled on this server.")
         async with request.form(max_files=1) as form:
             parameters = await read_parameters(request)
@@ -65,8 +66,8 @@ class Files:
             if not isinstance(file, UploadFile):
                 raise Refusal(400, "Invalid request: missing file parameter")
             # A client may name the file in a field of its own.
-            given = str(parameters.get("filename") or file.filename or "").replace("\\", "/")
-            name = "".join(filter(str.isprintable, PurePath(given).name))[-_LONGEST_NAME:]
+            path = str(parameters.get("filename") or file.filename or "").replace("\\", "/")
+            name = "".join(filter(str.isprintable, PurePath(path).name))[-_MAX_NAME:]
             data = await file.read()
         extension = PurePath(name).suffix.lower()
         if extension not in FORMATS:
@@ -78,7 +79,7 @@ class Files:
         """Read a file and its texts; raises InputError if it is malformed."""
 
         def read() -> tuple[Document, list[str]]:
-            document = FORMATS[extension](data, self._most_bytes)
+            document = FORMATS[extension](data, self._max_bytes)
             return document, [PlainText(text).text for text in document.texts]
 
         return await asyncio.get_running_loop().run_in_executor(self.thread, read)
@@ -94,8 +95,8 @@ class Files:
 
     def _keep(self, stored: str, size: int) -> None:
         self._sizes[stored] = size
-        most_bytes = max(size, _MOST_KEPT * self._most_bytes)
-        while len(self._sizes) > MOST_FILES or sum(self._sizes.values()) > most_bytes:
+        max_bytes = max(size, _MAX_STORED * self._max_bytes)
+        while len(self._sizes) > MAX_FILES or sum(self._sizes.values()) > max_bytes:
             self.remove(next(iter(self._sizes)))
         asyncio.get_running_loop().call_later(self._seconds, self.remove, stored)
 

@@ -125,8 +125,7 @@ def check_size(texts: Sequence[str], limits: Limits, status: int) -> None:
     longest = max(map(len, texts), default=0)
     for size, limit in ((len(texts), limits.texts), (longest, limits.characters)):
         if limit is not None and size > limit:
-            wrong = f"Invalid request: request ({size}) exceeds text limit ({limit})"
-            raise Refusal(status, wrong)
+            raise Refusal(status, f"Invalid request: request ({size}) exceeds text limit ({limit})")
 
 
 async def read_parameters(request: Request) -> dict[str, Any]:
@@ -138,7 +137,15 @@ async def read_parameters(request: Request) -> dict[str, Any]:
             parameters = json.loads(await request.body())
         else:
             form = await request.form() if "form" in kind else FormData()
-            parameters = _joined((*request.query_params.multi_items(), *form.multi_items()))
+            items = (*request.query_params.multi_items(), *form.multi_items())
+            values: dict[str, list[str]] = {}
+            for name, value in items:
+                if isinstance(value, str):
+                    text = value.replace("\r\n", "\n").replace("\r", "\n")
+                    values.setdefault(name, []).append(text)
+            parameters = {
+                name: texts if len(texts) > 1 else texts[0] for name, texts in values.items()
+            }
         # JSON can spell a lone surrogate, which is no character.
         json.dumps(parameters, ensure_ascii=False).encode()
         if isinstance(parameters, dict):
@@ -146,31 +153,25 @@ async def read_parameters(request: Request) -> dict[str, Any]:
     raise Refusal(400, f"Invalid {'JSON' if 'json' in kind else 'form'} format")
 
 
-def _joined(items: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    given: dict[str, list[str]] = {}
-    for name, value in items:
-        if isinstance(value, str):
-            text = value.replace("\r\n", "\n").replace("\r", "\n")
-            given.setdefault(name, []).append(text)
-    return {name: texts if len(texts) > 1 else texts[0] for name, texts in given.items()}
-
-
 class LimitedBodies:
     """Middleware: refuses a body that is too long or comes too slowly."""
 
     def __init__(self, app: ASGIApp, limits: Limits) -> None:
-        self.app, self.limits = app, limits
+        self.app = app
+        self.limits = limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, and count what it sends."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        size, complete = 0, False
-        most, seconds = self.limits.body_bytes, self.limits.body_seconds
+        size = 0
+        complete = False
+        max_bytes = self.limits.body_bytes
+        seconds = self.limits.body_seconds
         if scope["path"] in _FILE_PATHS and self.limits.file_bytes is not None:
-            most += self.limits.file_bytes
-            seconds *= most / self.limits.body_bytes
+            max_bytes += self.limits.file_bytes
+            seconds *= max_bytes / self.limits.body_bytes
         deadline = monotonic() + seconds
 
         async def limited() -> Message:
@@ -183,8 +184,8 @@ class LimitedBodies:
                 raise Refusal(408, "The body of the request came too slowly", _CLOSE) from error
             size += len(message.get("body", b""))
             complete = not message.get("more_body", False)
-            if size > most:
-                raise Refusal(413, f"The body exceeds {most} bytes", _CLOSE)
+            if size > max_bytes:
+                raise Refusal(413, f"The body exceeds {max_bytes} bytes", _CLOSE)
             return message
 
         await self.app(scope, limited, send)

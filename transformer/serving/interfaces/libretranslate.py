@@ -17,9 +17,9 @@ from starlette.routing import Route
 from transformer.common.language_names import language_name
 from transformer.serving.access import Access
 from transformer.serving.batch_translation import Options, SentenceTranslation, TextTranslation
-from transformer.serving.formats.blocks import Rules
-from transformer.serving.formats.documents.document import FORMATS, translate_document
+from transformer.serving.formats.documents import FORMATS, translate_document
 from transformer.serving.formats.marked_text import translate_texts, visible_texts
+from transformer.serving.formats.markup import Rules
 from transformer.serving.interfaces import http
 from transformer.serving.interfaces.files import Files, Upload, address, attachment
 from transformer.serving.languages import Detected, Direction
@@ -33,8 +33,10 @@ class LibreTranslate:
     """The routes of LibreTranslate."""
 
     def __init__(self, queue: RequestQueue, access: Access, files: Files) -> None:
-        self.queue, self.access = queue, access
-        self.limits, self.directions = queue.limits, queue.directions
+        self.queue = queue
+        self.access = access
+        self.limits = queue.limits
+        self.directions = queue.directions
         self._files = files
         # Each translated file is in memory.
         self._turns = asyncio.Semaphore(8)
@@ -57,23 +59,25 @@ class LibreTranslate:
         self._check_access(request, asked, len(texts))
         http.check_size(texts, self.limits, 400)
         rules = Rules() if asked.get("format") == "html" else None
-        seen = await visible_texts(texts, rules) if asked["source"] == "auto" else texts
-        detected, direction = self._direction(asked, seen)
+        visible = await visible_texts(texts, rules) if asked["source"] == "auto" else texts
+        detected, direction = self._direction(asked, visible)
         options = _options(asked, direction, self.limits.alternatives)
         streamed = _is_set(asked.get("stream"))
         streamed = streamed or "text/event-stream" in request.headers.get("accept", "")
         if rules and (options.links or options.confidence or options.attention or streamed):
-            wrong = "alignment, confidence, attention and stream take format=text"
-            raise http.Refusal(400, f"Invalid request: {wrong}")
+            raise http.Refusal(
+                400, "Invalid request: alignment, confidence, attention and stream take format=text"
+            )
         answer = partial(_answer, options=options, detected=detected)
         if streamed:
-            found = self.queue.stream("\n".join(texts), options)
-            return await http.event_stream(request, found, answer)
+            sentences = self.queue.stream("\n".join(texts), options)
+            return await http.event_stream(request, sentences, answer)
         work = translate_texts(self.queue.translate, texts, options, rules)
         answers = list(map(answer, await http.unless_gone(request, work)))
         if not isinstance(asked["q"], list):
             return JSONResponse(answers[0])
-        return JSONResponse({name: [one[name] for one in answers] for name in answers[0]})
+        joined = {key: [values[key] for values in answers] for key in answers[0]}
+        return JSONResponse(joined)
 
     async def translate_file(self, request: Request) -> Response:
         upload = await self._files.read_upload(request)
@@ -97,7 +101,8 @@ class LibreTranslate:
 
     async def download_file(self, request: Request) -> Response:
         stored = request.path_params["name"]
-        if (data := await self._files.read(stored)) is None:
+        data = await self._files.read(stored)
+        if data is None:
             raise http.Refusal(400, "Invalid filename")
         return attachment(data, stored.partition(".")[2])
 
@@ -107,17 +112,17 @@ class LibreTranslate:
         [text] = _texts([asked["q"]])
         self._check_access(request, asked, 1)
         http.check_size([text], self.limits, 400)
-        found = self.queue.detector.detect(text) or [_NOTHING_DETECTED]
-        return JSONResponse([one._asdict() for one in found])
+        ranked = self.queue.detector.detect(text) or [_NOTHING_DETECTED]
+        return JSONResponse([detected._asdict() for detected in ranked])
 
     async def languages(self, request: Request) -> Response:
         """Every language and its targets; one that is only a target has none."""
-        known = self.directions
-        found = []
-        for code in dict.fromkeys((*known.sources, *known.targets)):
-            targets = sorted(target for source, target in known.by_codes if source == code)
-            found.append({"code": code, "name": language_name(code), "targets": targets})
-        return JSONResponse(found)
+        directions = self.directions
+        languages = []
+        for code in dict.fromkeys((*directions.sources, *directions.targets)):
+            targets = sorted(target for source, target in directions.by_codes if source == code)
+            languages.append({"code": code, "name": language_name(code), "targets": targets})
+        return JSONResponse(languages)
 
     async def settings(self, request: Request) -> Response:
         """What a page must know."""
@@ -139,38 +144,46 @@ class LibreTranslate:
         )
 
     def _check_access(self, request: Request, asked: dict[str, Any], texts: int) -> None:
-        client = self.access.client(key := str(asked.get("api_key") or ""))
+        key = str(asked.get("api_key") or "")
+        client = self.access.client(key)
         if self.access.clients is not None and client is None:
-            missing = 400, "Please contact the server operator to get an API key"
-            raise http.Refusal(*((403, "Invalid API key") if key else missing))
+            if key:
+                raise http.Refusal(403, "Invalid API key")
+            raise http.Refusal(400, "Please contact the server operator to get an API key")
         http.charge(request, self.access, client, texts)
 
     def _direction(
         self, asked: dict[str, Any], texts: Sequence[str]
     ) -> tuple[Detected | None, Direction]:
         """The requested direction; for the source ``auto``, also the detected language."""
-        given, detected = str(asked["source"]), None
+        language = str(asked["source"])
+        detected = None
         target = self.directions.code(str(asked["target"]), self.directions.targets)
-        if given == "auto":
+        if language == "auto":
             detected = self.queue.detect_source(texts, target or "")
-            given = detected.language
-        source = self.directions.code(given, self.directions.sources)
+            language = detected.language
+        source = self.directions.code(language, self.directions.sources)
         if source is None or target is None:
             raise http.Refusal(400, f"{asked['target' if source else 'source']} is not supported")
-        if (form := asked.get("format") or "text") not in ("text", "html"):
-            raise http.Refusal(400, f"{form} format is not supported")
+        text_format = asked.get("format") or "text"
+        if text_format not in ("text", "html"):
+            raise http.Refusal(400, f"{text_format} format is not supported")
         direction = self.directions.by_codes.get((source, target))
         if direction is None:
-            here, there = (f"{language_name(code)} ({code})" for code in (source, target))
-            raise http.Refusal(400, f"{there} is not available as a target language from {here}")
+            raise http.Refusal(
+                400,
+                f"{language_name(target)} ({target}) is not available as a target language from "
+                f"{language_name(source)} ({source})",
+            )
         if detected and not detected.confidence and len(self.directions.sources) > 1:
             detected = _NOTHING_DETECTED
         return detected, direction
 
 
 def _require(asked: dict[str, Any], *names: str) -> None:
-    if missing := [name for name in names if not asked.get(name)]:
-        raise http.Refusal(400, f"Invalid request: missing {missing[0]} parameter")
+    for name in names:
+        if not asked.get(name):
+            raise http.Refusal(400, f"Invalid request: missing {name} parameter")
 
 
 def _texts(q: Any) -> list[str]:
@@ -180,52 +193,54 @@ def _texts(q: Any) -> list[str]:
     return texts
 
 
-def _is_set(given: Any) -> bool:
-    return str(given or "").lower() not in ("", "0", "false", "no", "off")
+def _is_set(value: Any) -> bool:
+    return str(value or "").lower() not in ("", "0", "false", "no", "off")
 
 
 def _options(asked: Mapping[str, Any], direction: Direction, limit: int) -> Options:
-    given = str(asked.get("alternatives") or 0)
-    is_number = given.isdecimal() and len(given) < 10
-    if not is_number or int(given) > limit:
+    alternatives = str(asked.get("alternatives") or 0)
+    is_number = alternatives.isdecimal() and len(alternatives) < 10
+    if not is_number or int(alternatives) > limit:
         wrong = f"must be <= {limit}" if is_number else "is not a number"
         raise http.Refusal(400, f"Invalid request: alternatives parameter {wrong}")
     return Options(
         direction,
-        int(given),
+        int(alternatives),
         links=_is_set(asked.get("alignment")),
         confidence=_is_set(asked.get("confidence")),
         attention=_is_set(asked.get("attention")),
     )
 
 
-def _answer(found: TextTranslation, options: Options, detected: Detected | None) -> dict[str, Any]:
-    answer: dict[str, Any] = {"translatedText": found.text}
+def _answer(
+    translation: TextTranslation, options: Options, detected: Detected | None
+) -> dict[str, Any]:
+    answer: dict[str, Any] = {"translatedText": translation.text}
     if detected is not None:
         answer["detectedLanguage"] = detected._asdict()
     if options.alternatives:
-        answer["alternatives"] = found.alternatives(options.alternatives)
+        answer["alternatives"] = translation.alternatives(options.alternatives)
     if options.direction.marks_failures:
-        answer["flags"] = found.flags
+        answer["flags"] = translation.flags
     if options.links or options.confidence or options.attention:
-        answer["sentences"] = list(map(_details, found.sentences))
+        answer["sentences"] = list(map(_details, translation.sentences))
     return answer
 
 
-def _details(found: SentenceTranslation) -> dict[str, Any]:
-    details: dict[str, Any] = {"source": found.source, "translation": found.text}
-    if found.links is not None:
-        details["alignment"] = [list(link) for link in found.links]
-    if found.confidence is not None:
-        details["confidence"] = found.confidence
-        details["word_confidence"] = found.word_confidence
-    if found.alternatives:
-        details["alternatives"] = found.alternatives
-    if found.attention is not None:
-        weights = found.attention.weights.double()
+def _details(sentence: SentenceTranslation) -> dict[str, Any]:
+    details: dict[str, Any] = {"source": sentence.source, "translation": sentence.text}
+    if sentence.links is not None:
+        details["alignment"] = [list(link) for link in sentence.links]
+    if sentence.confidence is not None:
+        details["confidence"] = sentence.confidence
+        details["word_confidence"] = sentence.word_confidence
+    if sentence.alternatives:
+        details["alternatives"] = sentence.alternatives
+    if sentence.attention is not None:
+        weights = sentence.attention.weights.double()
         details["attention"] = {
-            "source_tokens": found.attention.source_tokens,
-            "tokens": found.attention.tokens,
+            "source_tokens": sentence.attention.source_tokens,
+            "tokens": sentence.attention.tokens,
             "weights": [[round(weight, 3) for weight in row] for row in weights.tolist()],
         }
     return details

@@ -8,7 +8,7 @@ from jaxtyping import Bool
 from pytorch_lightning import Callback, LightningModule, Trainer
 from torch import Tensor
 
-from transformer.training.step.outcome import Outcome
+from transformer.training.update import Outcome
 
 
 class MovingAverage(Callback):
@@ -35,10 +35,10 @@ class MovingAverage(Callback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         outcome: Outcome = outputs["outcome"]
-        self._follow(outcome.applied)
+        self._average(outcome.applied)
 
     @torch.no_grad()
-    def _follow(self, applied: Bool[Tensor, ""]) -> None:
+    def _average(self, applied: Bool[Tensor, ""]) -> None:
         """Update the average if the weights were updated, without a read by the host."""
         # The first average is the weights themselves.
         weight = applied * torch.where(self._count == 0, 1.0, 1 - self.decay)
@@ -48,11 +48,11 @@ class MovingAverage(Callback):
         self._count += applied
 
     def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Exchange weights and averages."""
+        """Validate with the averages."""
         self._exchange()
 
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Exchange weights and averages again."""
+        """Restore weights and averages."""
         self._exchange()
 
     @torch.no_grad()

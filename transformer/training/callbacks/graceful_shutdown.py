@@ -15,9 +15,9 @@ import torch
 from lightning_fabric.plugins.environments import SLURMEnvironment
 from pytorch_lightning import Callback, LightningModule, Trainer
 
+from transformer.checkpoint.run_directory import has_checkpoint
 from transformer.common.errors import Interrupted
 from transformer.common.processes import SIGNALS, handling
-from transformer.training.checkpointing.run_directory import has_checkpoint
 
 logger = logging.getLogger(__name__)
 
@@ -33,14 +33,15 @@ class GracefulStop(Callback):
         self.received: int | None = None
         self._agreed: int | None = None
         self._module: Any = None
-        self._alone, self._at_once = True, False
+        self._alone = True
+        self._at_once = False
         self._handlers = ExitStack()
 
     def raise_if_stopped(self) -> None:
         """Raise Interrupted if a signal has ended training, on all ranks or on none."""
-        ended = self.received if self._alone else self._agreed
-        if ended is not None:
-            _interrupt(ended)
+        signum = self.received if self._alone else self._agreed
+        if signum is not None:
+            _interrupt(signum)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._alone = trainer.world_size == 1
@@ -48,7 +49,7 @@ class GracefulStop(Callback):
         self._handlers.enter_context(handling(self._handle))
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: Any, *_: object) -> None:
-        """Stop before this update (update_module.py skips it) if any rank has received a signal."""
+        """Stop before this update (update.py skips it) if any rank has received a signal."""
         if not self._alone:
             self._agreed = self._agreed or pl_module.agreed_signal
         if self._agreed is not None or (self._alone and self.received is not None):
@@ -91,16 +92,17 @@ class GracefulStop(Callback):
         return agreed > 0
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:
-        again = self.received is not None
-        if again and signum != signal.SIGINT:
+        is_second = self.received is not None
+        if is_second and signum != signal.SIGINT:
             return  # Schedulers send it several times.
-        self.received = self._module.signal = self.received or signum
-        if again or (self._at_once and self._alone):
+        self.received = self.received or signum
+        self._module.signal = self.received
+        if is_second or (self._at_once and self._alone):
             _interrupt(signum)
+        late = "" if self._alone else ", or up to two later, when all ranks know"
         advice = "; press Ctrl-C again to stop at once" if signum == signal.SIGINT else ""
-        more = "" if self._alone else ", or up to two later, when all ranks know"
         name = signal.Signals(signum).name
-        logger.warning("%s: stopping after this update%s%s", name, more, advice)
+        logger.warning("%s: stopping after this update%s%s", name, late, advice)
 
 
 def raise_if_stopped(trainer: Trainer) -> None:
@@ -113,15 +115,15 @@ def raise_if_stopped(trainer: Trainer) -> None:
 @contextmanager
 def stoppable(folder: Path, resume: str) -> Iterator[None]:
     """Raise Interrupted, with the resuming command; SIGUSR1 requeues a SLURM job."""
-
     with handling(lambda signum, frame: _interrupt(signum)):
         try:
             yield
         except Interrupted as stopped:
             if stopped.code == 128 + signal.SIGUSR1:
                 _requeue()
-            again = "there is no checkpoint yet: give the same command again"
-            advice = f"resume with {resume}" if has_checkpoint(folder) else again
+            advice = "there is no checkpoint yet: give the same command again"
+            if has_checkpoint(folder):
+                advice = f"resume with {resume}"
             raise Interrupted(f"{stopped}; {advice}", stopped.code) from stopped
 
 
@@ -134,7 +136,8 @@ def _requeue() -> None:
     if not SLURMEnvironment.detect() or os.environ.get("SLURM_PROCID", "0") != "0":
         return
     job = os.environ.get("SLURM_JOB_ID", "")
-    if array := os.environ.get("SLURM_ARRAY_JOB_ID"):
+    array = os.environ.get("SLURM_ARRAY_JOB_ID")
+    if array:
         job = f"{array}_{os.environ['SLURM_ARRAY_TASK_ID']}"
     if not re.fullmatch("[0-9_-]+", job):
         return

@@ -5,19 +5,20 @@ import logging
 from typing import Any
 
 import torch
-from pytorch_lightning import Callback, LightningModule, Trainer
+from pytorch_lightning import Callback, Trainer
 from torch import Tensor, nn
 
 from transformer.common.errors import InputError
 from transformer.data.datamodules.base import BatchModule
-from transformer.training.step.out_of_memory import runs_out_of_memory
+from transformer.training.update import runs_out_of_memory
 
 logger = logging.getLogger(__name__)
 
 
 def adam_moments(module: nn.Module) -> list[Tensor]:
     """Memory of Adam's two moments, which exist from the first update on."""
-    return [torch.empty_like(p) for p in module.parameters() if p.requires_grad for _ in range(2)]
+    learning = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    return [torch.empty_like(parameter) for parameter in learning for _ in range(2)]
 
 
 class MemoryPreflight(Callback):
@@ -26,17 +27,15 @@ class MemoryPreflight(Callback):
     def __init__(self, data: BatchModule) -> None:
         self.data = data
 
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
         """Compare the plans of the ranks, and run the batch; InputError if either fails."""
         self._compare(trainer)
-        check_memory: Any = pl_module.check_memory
         batch: Any = self.data.largest_batch()
         size = f"{batch.size:,} sentence pairs, {batch.positions:,} tokens"
         logger.info("trying the largest batch: %s of both sides with padding", size)
         moments: list[Tensor] = []
-        # A resumed run has them already.
-        new = not trainer.optimizers[0].state
-        if new and runs_out_of_memory(lambda: moments.extend(adam_moments(pl_module))):
+        is_resumed = bool(trainer.optimizers[0].state)  # then the optimizer has its moments
+        if not is_resumed and runs_out_of_memory(lambda: moments.extend(adam_moments(pl_module))):
             weights = sum(p.numel() for p in pl_module.parameters() if p.requires_grad)
             raise InputError(
                 "the device has no memory for the state of the optimizer, two numbers for each of "
@@ -45,7 +44,7 @@ class MemoryPreflight(Callback):
             )
         times = 2 if self.data.accumulation > 1 else 1
         with trainer.precision_plugin.train_step_context():
-            check_memory(batch.to(trainer.strategy.root_device), times)
+            pl_module.check_memory(batch.to(trainer.strategy.root_device), times)
         del moments
         if pl_module.compiled:
             from torch._dynamo.utils import calculate_time_spent
@@ -53,10 +52,11 @@ class MemoryPreflight(Callback):
             logger.info("torch.compile took %.1f s", calculate_time_spent()["total_wall_time"])
 
     def _compare(self, trainer: Trainer) -> None:
-        mine = hashlib.sha256(repr(self.data.sequence.identity()).encode()).hexdigest()
-        digests = [mine] * trainer.world_size
+        """Raise InputError if the ranks plan different batches."""
+        digest = hashlib.sha256(repr(self.data.sequence.identity()).encode()).hexdigest()
+        digests = [digest] * trainer.world_size
         if trainer.world_size > 1:
-            torch.distributed.all_gather_object(digests, mine)
+            torch.distributed.all_gather_object(digests, digest)
         if len(set(digests)) > 1:
             raise InputError(
                 "the ranks plan different batches: text or subwords differ between the machines; "

@@ -9,9 +9,10 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 
 from transformer.training.callbacks.progress import time_to_log
 from transformer.training.lightning_internals import validate_now
-from transformer.training.step.outcome import Outcome
+from transformer.training.update import Outcome
 
 _SAVED = ("loss", "alignment", "consistency", "learned")
+"""Attributes of ``Measure`` that are in the checkpoint."""
 
 
 class Measure(Callback):
@@ -29,9 +30,17 @@ class Measure(Callback):
         self._restart()
 
     def _restart(self) -> None:
-        self.loss, self.alignment = 0.0, [0.0, 0.0]
+        self.loss = 0.0
+        self.alignment = [0.0, 0.0]
+        """Alignment loss, and number of linked tokens."""
         self.consistency: float | None = None
-        self.learned = self.target = self.real = self.padded = 0
+        self.learned = 0
+        """Target tokens of good updates."""
+        self.target = 0
+        """Target tokens of all updates."""
+        self.real = 0
+        """Tokens of both sides without padding, on this rank."""
+        self.padded = 0
         self.seconds = 0.0
 
     def on_train_batch_start(self, trainer: Trainer, *_: object) -> None:
@@ -55,22 +64,23 @@ class Measure(Callback):
             module: Any = pl_module
             norm = {"train/grad_norm": last.numbers.norm} if last.numbers.good else {}
             skipped = {"train/skipped": float(module.detector.skipped)}
-            pl_module.log_dict(norm | skipped | self._values(trainer, last.lr))
+            pl_module.log_dict({**norm, **skipped, **self._values(trainer, last.lr)})
             self._restart()
 
     def _read(self) -> None:
         """Add up the outcomes since the last read; only here does the host wait for a GPU."""
         for outcome in self._unread:
-            numbers, sums = outcome.numbers, outcome.numbers.sums
+            numbers = outcome.numbers
             self.target += numbers.tokens
             if not numbers.good:
                 continue
             self.learned += numbers.tokens
-            self.loss += sums["loss"]
-            pairs = zip(self.alignment, sums.get("alignment", (0.0, 0.0)), strict=True)
-            self.alignment = [before + more for before, more in pairs]
-            if "consistency" in sums:
-                self.consistency = (self.consistency or 0.0) + sums["consistency"]
+            self.loss += numbers.sums["loss"]
+            if "alignment" in numbers.sums:
+                summed, linked = numbers.sums["alignment"]
+                self.alignment = [self.alignment[0] + summed, self.alignment[1] + linked]
+            if "consistency" in numbers.sums:
+                self.consistency = (self.consistency or 0.0) + numbers.sums["consistency"]
         self._unread.clear()
 
     def _take_time(self) -> None:

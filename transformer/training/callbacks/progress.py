@@ -26,10 +26,11 @@ class ProgressBar(Callback):
     """
 
     def __init__(self, metric: str = "val/bleu") -> None:
-        self.metric, name = metric, metric.removeprefix("val/")
-        known = METRICS.get(name)
-        self.is_logged_by_task = known is not None
-        score = f"{name} {{:.2f}}" if known is None else f"{known.label} {{:.1f}}"
+        self.metric = metric
+        name = metric.removeprefix("val/")
+        text_metric = METRICS.get(name)
+        self.is_logged_by_task = text_metric is not None
+        score = f"{name} {{:.2f}}" if text_metric is None else f"{text_metric.label} {{:.1f}}"
         self.formats = {
             "train/loss": "loss {:.3f}",
             metric: f"{score} at update {{}}",
@@ -82,11 +83,13 @@ class ProgressBar(Callback):
         if self.progress is not None:
             if new_metrics:
                 self.texts = list(self._metrics(trainer).values())
-            # The limit may be set after a validation at the start.
-            total, done = _max_updates(trainer), trainer.global_step
-            texts = (_update(trainer), _shown(_epochs(trainer)), *self.texts)
-            line = "  ".join(filter(None, texts))
-            self.progress.update(self.task, total=total, completed=done, line=line)
+            texts = [_update(trainer), _shown(_epochs(trainer)), *self.texts]
+            self.progress.update(
+                self.task,
+                total=_max_updates(trainer),  # it may be set after a validation at the start
+                completed=trainer.global_step,
+                line="  ".join(text for text in texts if text),
+            )
 
     def _log(self, trainer: Trainer, *, periodic: bool) -> None:
         """Log all metrics and the time left (also on the bar), or the metrics of a validation."""
@@ -100,10 +103,11 @@ class ProgressBar(Callback):
 
     def _time_left(self, trainer: Trainer) -> list[str]:
         """The time left at the mean speed of this process, or of ``trainer.max_time`` if less."""
-        total, done = _max_updates(trainer), trainer.global_step
-        first, start = self.start
+        total = _max_updates(trainer)
+        done = trainer.global_step
         if total is not None and done >= total:
             return []
+        first, start = self.start
         seconds = None
         if total is not None and first < done:
             seconds = (time.monotonic() - start) / (done - first) * (total - done)
@@ -135,7 +139,9 @@ class LogAboveBar:
     """Stream of the log handlers that writes above the bar; create it before the bar."""
 
     def __init__(self, console: Console) -> None:
-        self.console, self.terminal, self.process = console, sys.stderr, os.getpid()
+        self.console = console
+        self.terminal = sys.stderr
+        self.process = os.getpid()
         handlers = logging.getLogger().handlers
         streams = [handler for handler in handlers if isinstance(handler, logging.StreamHandler)]
         self.handlers = [handler for handler in streams if handler.stream is self.terminal]
@@ -161,7 +167,7 @@ class LogAboveBar:
 
 def shown_update(update: int | str, epochs: float | None) -> str:
     """Progress of the run in the log: ``update 340, epoch 3.4``."""
-    return ", ".join(filter(None, [f"update {update}", _shown(epochs)]))
+    return f"update {update}" if epochs is None else f"update {update}, {_shown(epochs)}"
 
 
 def time_to_log(trainer: Trainer) -> bool:
@@ -180,7 +186,8 @@ def _epochs(trainer: Any) -> float | None:
 
 def _timer(trainer: Any) -> Timer | None:
     """Lightning's timer of ``trainer.max_time``."""
-    return next((one for one in trainer.callbacks if isinstance(one, Timer)), None)
+    timers = [callback for callback in trainer.callbacks if isinstance(callback, Timer)]
+    return timers[0] if timers else None
 
 
 def _bounded(seconds: float | None, timer: Timer | None) -> timedelta | None:

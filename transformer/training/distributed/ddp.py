@@ -43,26 +43,29 @@ def require_gpu(trainer: TrainerConfig) -> None:
         return
     if trainer.accelerator == "gpu" and torch.backends.mps.is_available():
         return
-    here = "trainer=cpu"
+    keys = "trainer=cpu"
     if trainer.devices not in (1, "1") or trainer.strategy != "auto":
-        here = "trainer.accelerator=cpu trainer.devices=2"
+        keys = "trainer.accelerator=cpu trainer.devices=2"
     raise InputError(
         f"trainer.accelerator={trainer.accelerator}: torch finds no GPU here; on a CPU train with "
-        f"{here}"
+        f"{keys}"
     )
 
 
 def resolve_devices(trainer: TrainerConfig) -> TrainerConfig:
     """The arguments of the trainer, with the number of processes of torchrun."""
-    devices, nodes = trainer.devices, trainer.num_nodes
+    devices = trainer.devices
+    nodes = trainer.num_nodes
     if TorchElasticEnvironment.detect():
-        here, machines = int(os.environ["LOCAL_WORLD_SIZE"]), int(os.environ["GROUP_WORLD_SIZE"])
+        processes = int(os.environ["LOCAL_WORLD_SIZE"])
+        machines = int(os.environ["GROUP_WORLD_SIZE"])
         if devices in (-1, "-1", "auto"):
-            devices = here
-        if (devices != here and count_devices(trainer) != here) or nodes not in (1, machines):
+            devices = processes
+        differs = devices != processes and count_devices(trainer) != processes
+        if differs or nodes not in (1, machines):
             raise InputError(
-                f"torchrun has started {here} processes on each of {machines} machines; set "
-                f"trainer.devices={here} and leave trainer.num_nodes out"
+                f"torchrun has started {processes} processes on each of {machines} machines; set "
+                f"trainer.devices={processes} and leave trainer.num_nodes out"
             )
         return replace(trainer, devices=devices, num_nodes=machines)
     if nodes > 1 and not SLURMEnvironment.detect():

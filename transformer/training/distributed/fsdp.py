@@ -26,7 +26,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.optim import Optimizer
 
 from transformer.checkpoint.archive import SHARDS
-from transformer.checkpoint.checkpoint import write_payload
+from transformer.checkpoint.checkpoint import all_finite, write_payload
 from transformer.checkpoint.sharded import (
     SUFFIX,
     StoredTensor,
@@ -35,12 +35,11 @@ from transformer.checkpoint.sharded import (
     read_into,
     split,
 )
-from transformer.checkpoint.validation import all_finite
 from transformer.common.errors import InputError
 from transformer.common.files import sync
 from transformer.model.decoder import DecoderLayer
 from transformer.model.encoder import EncoderLayer
-from transformer.training.checkpointing.checkpoint_io import AtomicCheckpointIO
+from transformer.training.checkpointing import AtomicCheckpointIO
 from transformer.training.distributed.ranks import join_group
 
 logger = logging.getLogger(__name__)
@@ -55,12 +54,13 @@ def shard(model: Any, mesh: DeviceMesh, precision: str | int) -> None:
     if isinstance(model, FSDPModule):
         return
     policy = layer_policy(precision, mesh.device_type)
-    layers = [m for m in model.modules() if isinstance(m, EncoderLayer | DecoderLayer)]
     # Layers that share weights are gathered with the rest of the model.
-    for layer in layers if model.config.share_layers == "none" else ():
-        _shard(layer, mesh, mp_policy=policy)
-        if isinstance(layer, DecoderLayer):
-            register_fsdp_forward_method(layer, "start")
+    if model.config.share_layers == "none":
+        layers = [m for m in model.modules() if isinstance(m, EncoderLayer | DecoderLayer)]
+        for layer in layers:
+            _shard(layer, mesh, mp_policy=policy)
+            if isinstance(layer, DecoderLayer):
+                register_fsdp_forward_method(layer, "start")
     # The output projection is used after the model's forward pass (cross_entropy.py).
     _shard(model, mesh, reshard_after_forward=False)
 
@@ -78,7 +78,7 @@ def _shard(module: nn.Module, mesh: DeviceMesh, **settings: Any) -> None:
         if not isinstance(tensor, DTensor):
             dist.broadcast(tensor.detach(), src=0)
     sharded = fully_shard(module, mesh=mesh, **settings)
-    # Losses are sums (update_module.py), and so are gradients.
+    # Losses are sums (update.py), and so are gradients.
     sharded.set_gradient_divide_factor(1.0)
     sharded.set_force_sum_reduction_for_comms(True)
 
@@ -203,6 +203,7 @@ class ShardedStrategy(ModelParallelStrategy):
             state = {number: dict(moments) for number, moments in saved["state"].items()}
             pairs = []
             for number, moments in state.items():
+                # The number of steps, a scalar, stays as it is.
                 for name, value in moments.items():
                     if value.shape == weights[number].shape:
                         moments[name] = torch.empty_like(weights[number], requires_grad=False)
@@ -220,13 +221,13 @@ def _one_line(error: BaseException, file: Path) -> InputError:
     """The error of a write, of the first rank that had one."""
     if isinstance(error, InputError):
         return error
-    where = ""
+    on_rank = ""
     if isinstance(error, CheckpointException):
         rank, (error, _) = min(error.failures.items())
-        where = f" on rank {rank}"
+        on_rank = f" on rank {rank}"
     reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
     return InputError(
-        f"{file} cannot be written ({reason}{where}); free some space, or check the folder"
+        f"{file} cannot be written ({reason}{on_rank}); free some space, or check the folder"
     )
 
 
@@ -237,14 +238,16 @@ def _fill(pairs: Iterable[tuple[Tensor, Any]]) -> None:
     read_into((saved, tensor) for tensor, saved in pairs if isinstance(saved, StoredTensor))
     for tensor, saved in pairs:
         if not isinstance(saved, StoredTensor):
-            tensor.copy_(_alike(saved, tensor))
+            tensor.copy_(_like(saved, tensor))
         elif not all_finite(tensor.to_local() if isinstance(tensor, DTensor) else tensor):
             raise InputError(f"{saved.name} in {saved.parts.folder} holds NaN or infinity")
 
 
-def _alike(saved: Tensor, tensor: Tensor) -> Tensor:
+def _like(saved: Tensor, tensor: Tensor) -> Tensor:
+    """A whole saved tensor, sharded as the tensor of this rank is."""
     if not isinstance(tensor, DTensor):
         return saved
-    whole = saved.to(tensor.device)
     # Every rank has the whole tensor: none needs to send it.
-    return distribute_tensor(whole, tensor.device_mesh, tensor.placements, src_data_rank=None)
+    return distribute_tensor(
+        saved.to(tensor.device), tensor.device_mesh, tensor.placements, src_data_rank=None
+    )

@@ -27,12 +27,16 @@ if TYPE_CHECKING:
     import torch
     from torch.distributed import Store
 
+# Keys of the store.
 _FAILED = "failed"
 _RUN = "run"
-_PATIENCE = timedelta(minutes=10)
-_PATIENCE_FOR_A_RANK = timedelta(minutes=30)
-_PATIENCE_FOR_THE_CAUSE = timedelta(seconds=30)
-_SECONDS_FOR_NCCL = 10.0
+
+_STORE_TIMEOUT = timedelta(minutes=10)
+_GROUP_TIMEOUT = timedelta(minutes=30)
+_CAUSE_TIMEOUT = timedelta(seconds=30)
+"""How long a rank that has lost a connection waits for the error of another rank."""
+
+_NCCL_ABORT_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,11 @@ def shared_store(rank: Rank) -> "Store":
 
     hosts = rank.rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
     store = TCPStore(
-        *(rank.address, rank.port, rank.ranks, hosts, _PATIENCE),
+        rank.address,
+        rank.port,
+        world_size=rank.ranks,
+        is_master=hosts,
+        timeout=_STORE_TIMEOUT,
         wait_for_workers=False,
         multi_tenant=True,
     )
@@ -90,7 +98,7 @@ def join_group(device: "torch.device") -> None:
         rank=rank.rank,
         world_size=rank.ranks,
         # As Lightning does; that of torch is shorter for NCCL.
-        timeout=_PATIENCE_FOR_A_RANK,
+        timeout=_GROUP_TIMEOUT,
         device_id=None if device.type == "cpu" else device,
     )
 
@@ -104,12 +112,17 @@ def external_rank() -> Rank | None:
     for kind in (TorchElasticEnvironment, SLURMEnvironment):
         if kind.detect():
             try:
-                found = kind()
+                environment = kind()
             except RuntimeError as error:
                 raise InputError(" ".join(str(error).split())) from error
-            if found.world_size() > 1:
-                numbers = found.global_rank(), found.world_size()
-                return Rank(*numbers, found.main_address, found.main_port)
+            ranks = environment.world_size()
+            if ranks > 1:
+                return Rank(
+                    environment.global_rank(),
+                    ranks,
+                    environment.main_address,
+                    environment.main_port,
+                )
     return None
 
 
@@ -125,19 +138,21 @@ def reporting_once(rank: Rank | None) -> Iterator[None]:
     try:
         yield
     except (Exception, KeyboardInterrupt) as error:
-        if rank is None or (other := _other_error(rank, error)) is None:
+        replacement = None if rank is None else _replacement(rank, error)
+        if replacement is None:
             raise
-        raise other from error
+        raise replacement from error
 
 
-def _other_error(rank: Rank, error: BaseException) -> AnotherRankFailed | None:
+def _replacement(rank: Rank, error: BaseException) -> AnotherRankFailed | None:
     """The replacement of an error on this rank; None: this rank reports the error itself."""
     code = _first_code(rank, error)
     if code is not None:
         return AnotherRankFailed("", code)
     # The launcher ends all ranks once one has ended; this one still has to report.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    if reason := _lost_connection(error):
+    reason = _lost_connection(error)
+    if reason:
         message = f"rank {rank.rank} has lost the connection to another rank: {reason}"
         return AnotherRankFailed(message, 1)
     if _code(error) == 1:
@@ -153,7 +168,7 @@ def leave_group(code: int) -> NoReturn:
     _flush()
     if dist.get_backend() == "nccl" and dist.get_rank() == 0:
         # The abort may wait, too.
-        threading.Timer(_SECONDS_FOR_NCCL, os._exit, (code,)).start()
+        threading.Timer(_NCCL_ABORT_SECONDS, os._exit, (code,)).start()
         with suppress(RuntimeError):
             dist.distributed_c10d._abort_process_group()
     os._exit(code)
@@ -188,7 +203,7 @@ def _first_code(rank: Rank, error: BaseException) -> int | None:
         store = shared_store(rank)
         if (rank.rank > 0 and after_rank_0) or _lost_connection(error):
             with suppress(dist.DistStoreError):
-                store.wait([_FAILED], _PATIENCE_FOR_THE_CAUSE)
+                store.wait([_FAILED], _CAUSE_TIMEOUT)
         first, code = store.compare_set(_FAILED, "", f"{rank.rank} {_code(error)}").split()
         return None if int(first) == rank.rank else int(code)
     except RuntimeError:

@@ -21,11 +21,14 @@ Scalar = Float[Tensor, ""]
 LogitsFormula = Callable[..., Tensor]
 """Computes the sums of a loss from ``passes token vocab``, which its gradient overwrites."""
 
-BLOCK = 64
+BLOCK_TOKENS = 64
 """Tokens of a block of logits that fits the cache of a CPU."""
 
-ROWS, GPU_ROWS = 512, 8192
-"""Rows of logits in memory at a time if no gradient is needed, on a CPU and elsewhere."""
+VALIDATION_TOKENS = 512
+"""Tokens whose logits are in memory at a time if no gradient is needed, on a CPU."""
+
+GPU_VALIDATION_TOKENS = 8192
+"""As ``VALIDATION_TOKENS``, on other devices."""
 
 
 def joined_bias(
@@ -48,9 +51,11 @@ def cross_entropy(hidden: Hidden, weight: Weight, target: Target, label_smoothin
 
 def negative_log_likelihood(hidden: Hidden, weight: Weight, target: Target) -> Scalar:
     """The cross-entropy without smoothing and without gradient, in chunks to save memory."""
-    rows = ROWS if hidden.device.type == "cpu" else GPU_ROWS
-    chunks = zip(hidden.split(rows), target.split(rows), strict=True)
-    return sum((cross_entropy(some, weight, right, 0.0) for some, right in chunks), torch.zeros(()))
+    tokens = VALIDATION_TOKENS if hidden.device.type == "cpu" else GPU_VALIDATION_TOKENS
+    total = torch.zeros(())
+    for chunk, chunk_target in zip(hidden.split(tokens), target.split(tokens), strict=True):
+        total = total + cross_entropy(chunk, weight, chunk_target, 0.0)
+    return total
 
 
 class FusedLoss(torch.autograd.Function):
@@ -72,101 +77,114 @@ class FusedLoss(torch.autograd.Function):
         formula: LogitsFormula,
         kernel: LogitsFormula | None,
     ) -> tuple[Scalar, Float[Tensor, " sum"]]:
-        device, dtype = hidden.device.type, matrix_dtype(config, hidden)
+        device = hidden.device.type
+        dtype = matrix_dtype(config, hidden)
         exact = torch.promote_types(hidden.dtype, torch.float32)
-        passes, chunk = len(hidden), max(1, config.chunk // len(hidden))
-        matrix, mean = weight.to(dtype), weight.mean(0).to(exact)
-        grad_hidden, grad_weight = torch.empty_like(hidden), torch.zeros_like(weight)
+        passes = len(hidden)
+        chunk_tokens = max(1, config.chunk // passes)
+        block_tokens = min(BLOCK_TOKENS if device == "cpu" else chunk_tokens, len(target))
+        matrix = weight.to(dtype)
+        mean_row = weight.mean(0).to(exact)
+        grad_hidden = torch.empty_like(hidden)
+        grad_weight = torch.zeros_like(weight)
         sums = torch.zeros(len(weights), dtype=exact, device=hidden.device)
-        size = min(BLOCK if device == "cpu" else chunk, len(target))
         # The device meta has no autocast.
         with nullcontext() if device == "meta" else torch.autocast(device, enabled=False):
-            for start in range(0, len(target), chunk):
-                some = slice(start, start + chunk)
-                right, tokens = target[some, None], len(target[some])
+            for start in range(0, len(target), chunk_tokens):
+                chunk = slice(start, start + chunk_tokens)
+                chunk_target = target[chunk, None]
+                tokens = len(chunk_target)
                 # passes token width -> (passes token) width
-                rows = _in_blocks(hidden[:, some].to(dtype), chunk).flatten(0, 1)
+                rows = _in_blocks(hidden[:, chunk].to(dtype), chunk_tokens).flatten(0, 1)
                 logits = (rows @ matrix.T).unflatten(0, (passes, -1))
-                if kernel is not None and tokens > 1:  # one is compiled by itself
-                    sums += kernel(logits[:, :tokens], right)
+                if kernel is not None and tokens > 1:  # one would be compiled by itself
+                    sums += kernel(logits[:, :tokens], chunk_target)
                 else:
                     # The mean row of the weight gives the mean of the logits over the vocabulary.
-                    means = (rows.to(exact) @ mean).view(passes, -1, 1)
-                    for each in _by_blocks(formula, logits[:, :tokens], right, means, size):
-                        sums += each
+                    means = (rows.to(exact) @ mean_row).view(passes, -1, 1)
+                    for block_sums in _by_blocks(
+                        formula, logits[:, :tokens], chunk_target, means, block_tokens
+                    ):
+                        sums += block_sums
+                # Now the gradient of the logits.
                 logits[:, tokens:] = 0
-                grad_hidden[:, some] = (logits @ matrix)[:, :tokens]
+                grad_hidden[:, chunk] = (logits @ matrix)[:, :tokens]
                 if ctx.needs_input_grad[1]:  # not where it is frozen
                     grad_weight += logits.flatten(0, 1).T @ rows
         ctx.save_for_backward(grad_hidden, grad_weight)
         ctx.mark_non_differentiable(sums)
-        parts = zip(weights, sums, strict=True)
-        return sum((part * each for part, each in parts), sums.new_zeros(())), sums
+        loss = sums.new_zeros(())
+        for sum_weight, value in zip(weights, sums, strict=True):
+            loss = loss + sum_weight * value
+        return loss, sums
 
     @staticmethod
     def backward(ctx: Any, grad_loss: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         grad_hidden, grad_weight = ctx.saved_tensors
-        grads = grad_hidden * grad_loss.to(grad_hidden.dtype), grad_weight * grad_loss
-        return *grads, None, None, None, None, None
+        grad_hidden = grad_hidden * grad_loss.to(grad_hidden.dtype)
+        return grad_hidden, grad_weight * grad_loss, None, None, None, None, None
 
 
 def _in_blocks(
-    rows: Float[Tensor, "*passes token width"], chunk: int
+    rows: Float[Tensor, "*passes token width"], chunk_tokens: int
 ) -> Float[Tensor, "*passes padded width"]:
     """Append zeros up to whole blocks: each new shape costs up to 12 ms (docs/performance.md)."""
-    missing = -rows.size(-2) % min(BLOCK, chunk)
+    missing = -rows.size(-2) % min(BLOCK_TOKENS, chunk_tokens)
     return F.pad(rows, (0, 0, 0, missing)) if missing else rows
 
 
 def _by_blocks(
     formula: LogitsFormula,
     logits: Float[Tensor, "passes token vocab"],
-    right: Int[Tensor, "token 1"],
+    target: Int[Tensor, "token 1"],
     means: Float[Tensor, "passes padded 1"],
-    size: int,
+    block_tokens: int,
 ) -> Iterator[Tensor]:
     """The sums over blocks of this many tokens, computed in the dtype of the means."""
-    narrow = logits.dtype != means.dtype
+    is_narrow = logits.dtype != means.dtype
     # One buffer for all blocks stays in the cache.
-    buffer = means.new_empty(len(logits), size if narrow else 0, logits.size(-1))
-    for start in range(0, len(right), size):
-        block = slice(start, min(start + size, len(right)))
-        here = logits[:, block]
-        exact = buffer[:, : here.size(1)].copy_(here) if narrow else here
-        yield formula(exact, right[block], means[:, block])
-        here.copy_(exact)
+    buffer = means.new_empty(len(logits), block_tokens if is_narrow else 0, logits.size(-1))
+    for start in range(0, len(target), block_tokens):
+        block = slice(start, min(start + block_tokens, len(target)))
+        narrow = logits[:, block]
+        exact = buffer[:, : narrow.size(1)].copy_(narrow) if is_narrow else narrow
+        yield formula(exact, target[block], means[:, block])
+        narrow.copy_(exact)
 
 
 def _formula(
     logits: Float[Tensor, "1 token vocab"],
-    right: Int[Tensor, "token 1"],
+    target: Int[Tensor, "token 1"],
     mean: Float[Tensor, "1 token 1"],
     smoothing: float,
 ) -> Scalar:
-    right = right[None]
-    rightly, top = logits.gather(-1, right), logits.amax(-1, keepdim=True)
+    """The sum of the loss; its gradient, ``softmax - smoothed target``, overwrites the logits."""
+    target = target[None]
+    target_logit = logits.gather(-1, target)
+    top = logits.amax(-1, keepdim=True)
     # The softmax by hand, as log Z is needed, too.
     grad = logits.sub_(top).exp_()
     z = grad.sum(-1, keepdim=True)
     log_z = top + z.log()
     grad.mul_(z.reciprocal()).sub_(smoothing / logits.size(-1))
-    grad.scatter_add_(-1, right, grad.new_full(right.shape, smoothing - 1))
-    surprise, spread = (log_z - rightly).sum(), (log_z - mean).sum()
-    return (1 - smoothing) * surprise + smoothing * spread
+    grad.scatter_add_(-1, target, grad.new_full(target.shape, smoothing - 1))
+    target_loss = (log_z - target_logit).sum()
+    uniform_loss = (log_z - mean).sum()
+    return (1 - smoothing) * target_loss + smoothing * uniform_loss
 
 
 def fused_cross_entropy(
-    logits: Float[Tensor, "token vocab"], right: Int[Tensor, "token 1"], smoothing: float
+    logits: Float[Tensor, "token vocab"], target: Int[Tensor, "token 1"], smoothing: float
 ) -> Float[Tensor, ""]:
     """The sum of the loss for ``torch.compile``, in float32; its gradient overwrites the logits."""
     exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    hit = torch.arange(logits.size(-1), device=logits.device) == right
+    is_target = torch.arange(logits.size(-1), device=logits.device) == target
     log_z = exact.logsumexp(-1, keepdim=True)
-    surprise = log_z - torch.where(hit, exact, 0).sum(-1, keepdim=True)
-    spread = log_z - exact.mean(-1, keepdim=True)
-    expected = smoothing / logits.size(-1) + (1 - smoothing) * hit
+    target_loss = log_z - torch.where(is_target, exact, 0).sum(-1, keepdim=True)
+    uniform_loss = log_z - exact.mean(-1, keepdim=True)
+    expected = smoothing / logits.size(-1) + (1 - smoothing) * is_target
     logits.copy_((exact - log_z).exp() - expected)
-    return ((1 - smoothing) * surprise + smoothing * spread).sum()
+    return ((1 - smoothing) * target_loss + smoothing * uniform_loss).sum()
 
 
 @cache
@@ -177,10 +195,10 @@ def compiled_loss(function: LogitsFormula) -> LogitsFormula:
 
 def matrix_dtype(config: LossConfig, hidden: Tensor) -> torch.dtype:
     """The dtype of the matrix products of the fused form."""
-    narrow = config.bfloat16
-    if narrow == "auto":
-        narrow = multiplies_bfloat16(hidden.device) is True
-    return torch.bfloat16 if narrow else product_dtype(hidden)
+    bfloat16 = config.bfloat16
+    if bfloat16 == "auto":
+        bfloat16 = multiplies_bfloat16(hidden.device) is True
+    return torch.bfloat16 if bfloat16 else product_dtype(hidden)
 
 
 def loss_function(
@@ -193,10 +211,10 @@ def loss_function(
     if compiled:
         fused = compiled_loss(fused_cross_entropy)
 
-        def kernel_of_one_pass(logits: Tensor, right: Tensor) -> Tensor:
-            return fused(logits[0], right, config.label_smoothing)
+        def one_pass(logits: Tensor, target: Tensor) -> Tensor:
+            return fused(logits[0], target, config.label_smoothing)
 
-        kernel = kernel_of_one_pass
+        kernel = one_pass
     formula = partial(_formula, smoothing=config.label_smoothing)
     loss, _ = FusedLoss.apply(hidden[None], weight, target, config, (1.0,), formula, kernel)
     return loss

@@ -27,7 +27,9 @@ def watching(
     recorded: list[Tensor] = []
     with recording([guided]) as weights:
         yield recorded
-    recorded += [layer[:, head.head] for layer in weights[earlier : earlier + 1]]
+    if len(weights) > earlier:
+        # batch head target source -> batch target source
+        recorded.append(weights[earlier][:, head.head])
 
 
 def alignment_loss(
@@ -42,6 +44,6 @@ def alignment_loss(
     """
     linked = links.any(-1)
     count = links.sum(-1).clamp_min(1)
-    surprise = -weights.float().clamp_min(torch.finfo(torch.float32).tiny).log()
-    loss = (surprise * links).sum(-1) / count
+    negative_log = -weights.float().clamp_min(torch.finfo(torch.float32).tiny).log()
+    loss = (negative_log * links).sum(-1) / count
     return loss.sum(), linked.sum().float()

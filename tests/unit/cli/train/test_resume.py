@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from transformer.checkpoint.checkpoint import PORTABLE, read_payload, write_payload
-from transformer.checkpoint.locate import run_folder
+from transformer.checkpoint.checkpoint import PORTABLE, Portable, read_payload, write_payload
+from transformer.checkpoint.run_directory import run_folder
 from transformer.checkpoint.trust import TRUST
-from transformer.checkpoint.validation import Portable
 from transformer.cli.config.compose import compose_config, run_settings
 from transformer.cli.train.resume import config_of_arguments, named_checkpoint
 from transformer.common.errors import InputError

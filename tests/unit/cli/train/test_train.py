@@ -13,8 +13,8 @@ from transformer.cli.train import processes, train
 from transformer.common.errors import InputError
 from transformer.runs.processes import RankCall
 from transformer.settings.run import RunConfig
+from transformer.training import cpu_allocator
 from transformer.training.distributed.ranks import Rank
-from transformer.training.optimization import cpu_allocator
 
 
 @pytest.fixture

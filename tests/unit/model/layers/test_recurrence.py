@@ -6,10 +6,10 @@ import torch
 from tests.helpers.decoding.translators import PAIRS, tiny_translator
 from tests.helpers.model.models import tiny_config, tiny_transformer
 from tests.helpers.model.tolerance import assert_close
-from transformer.checkpoint.validation import validate_size
+from transformer.checkpoint.checkpoint import validate_size
 from transformer.common.errors import InputError
 from transformer.decoding.forced_decoding import attention_maps
-from transformer.interchange.format_limits import CTRANSLATE2, check_expressible
+from transformer.interchange.verification import CTRANSLATE2, check_expressible
 from transformer.model.head_masks import attention_heads
 from transformer.model.layers.recurrence import SSRU
 

@@ -12,17 +12,54 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.helpers.serving.marked import Words, dictionary, options, repeat, service, upper_case
-from transformer.serving.formats.blocks import Rules, parse
 from transformer.serving.formats.marked_text import translate_texts
+from transformer.serving.formats.markup import Rules, parse
 
 HTML, XML = Rules(), Rules(xml=True, kept={"x"}, splitting={"p"})
 TAGS = re.compile(r"<[^<>]*>")
 FRAGMENTS = (
-    *("<b>", "</b>", "<i>", "</i>", "<a class='notranslate x'>", "</a>", "<p>", "</p>", "<br>"),
-    *("<img>", "<code>", "</code>", "<b translate=no>", "<i translate=yes>", "<!-- x -->", "<pre>"),
-    *("</pre>", "<sup>", "</sup>", "<script>", "</script>", "<", "&amp;", "&#233;", "foo", "bar."),
-    *(" ", "\n", "Baz", "1", "é", "(", "<x>", "</x>", "<![CDATA[a <b> c]]>", "<e/>"),
-    *("&nbsp;", "\u3000", "<!-->", "<!--->", "--!>", "</ p>"),
+    "<b>",
+    "</b>",
+    "<i>",
+    "</i>",
+    "<a class='notranslate x'>",
+    "</a>",
+    "<p>",
+    "</p>",
+    "<br>",
+    "<img>",
+    "<code>",
+    "</code>",
+    "<b translate=no>",
+    "<i translate=yes>",
+    "<!-- x -->",
+    "<pre>",
+    "</pre>",
+    "<sup>",
+    "</sup>",
+    "<script>",
+    "</script>",
+    "<",
+    "&amp;",
+    "&#233;",
+    "foo",
+    "bar.",
+    " ",
+    "\n",
+    "Baz",
+    "1",
+    "é",
+    "(",
+    "<x>",
+    "</x>",
+    "<![CDATA[a <b> c]]>",
+    "<e/>",
+    "&nbsp;",
+    "\u3000",
+    "<!-->",
+    "<!--->",
+    "--!>",
+    "</ p>",
 )
 SOURCES = st.lists(st.sampled_from(FRAGMENTS), max_size=25).map("".join)
 
@@ -67,8 +104,16 @@ def test_any_source_keeps_its_tags_and_nesting(source: str, seed: int) -> None:
 
 GERMAN = dictionary(
     {
-        **{"the": "das", "big": "große", "house": "Haus", "I": "ich", "see": "sehe"},
-        **{"not": "nicht", "in": "", "give": "gebe", "up": "auf", "old": "sehr alte"},
+        "the": "das",
+        "big": "große",
+        "house": "Haus",
+        "I": "ich",
+        "see": "sehe",
+        "not": "nicht",
+        "in": "",
+        "give": "gebe",
+        "up": "auf",
+        "old": "sehr alte",
     },
     order={3: (2, 0, 1), 4: (0, 3, 1, 2), 5: (0, 2, 3, 4, 1)},
 )
@@ -134,14 +179,35 @@ def test_xml_is_cut_where_it_is_asked_for() -> None:
 @pytest.mark.parametrize(
     "fragment",
     [
-        *("<b translate=yes>", "<i>a</i> ", "a <img>", "</ ", "><!-- --!", "<!--->", ">&nbsp;a"),
+        "<b translate=yes>",
+        "<i>a</i> ",
+        "a <img>",
+        "</ ",
+        "><!-- --!",
+        "<!--->",
+        ">&nbsp;a",
         pytest.param(f">&#{'9' * 5000}", id="digits"),
         *(
             pytest.param(fragment, marks=pytest.mark.thorough)
             for fragment in (
-                *("<", "<a", "<a ", "<!--", "</", "<?", "<a x='", '<a x=">"', "<![CDATA[", "&"),
-                *("<script>", "<b>", "</b>", "<b><i></b></i>", "<b translate=no>", "<sup>1"),
-                *("a <b>b</b> ", " class=x"),
+                "<",
+                "<a",
+                "<a ",
+                "<!--",
+                "</",
+                "<?",
+                "<a x='",
+                '<a x=">"',
+                "<![CDATA[",
+                "&",
+                "<script>",
+                "<b>",
+                "</b>",
+                "<b><i></b></i>",
+                "<b translate=no>",
+                "<sup>1",
+                "a <b>b</b> ",
+                " class=x",
             )
         ),
     ],

@@ -13,36 +13,36 @@ from transformer.serving.batch_translation import (
     Sentence,
     SentenceTranslation,
 )
-from transformer.serving.formats import placeholders
 from transformer.serving.formats.placeholders import translate_with_placeholders
 
 BACKWARDS = dictionary({}, {count: tuple(reversed(range(count))) for count in range(9)})
 
 
-def translated(
-    monkeypatch: pytest.MonkeyPatch, words: Words, text: str
-) -> tuple[SentenceTranslation, list[str]]:
+def translated(words: Words, text: str) -> tuple[SentenceTranslation, list[str]]:
     """The translation of a sentence with all details, and the sentences that the model saw."""
     seen: list[str] = []
     attention = Attention(("a",), ("b",), torch.ones(1, 1))
 
     def translate(asked: Options, sentences: Sequence[Sentence]) -> list[SentenceTranslation]:
-        seen.extend(one.text for one in sentences)
-        found = [(one.text, *words(one.text.split())) for one in sentences]
-        return [
-            SentenceTranslation(
-                *(source, " ".join(target), ("X",)),
-                links=tuple(links),
-                confidence=0.5,
-                attention=attention if asked.attention else None,
+        translations = []
+        for sentence in sentences:
+            seen.append(sentence.text)
+            target, links = words(sentence.text.split())
+            translations.append(
+                SentenceTranslation(
+                    sentence.text,
+                    " ".join(target),
+                    alternatives=("X",),
+                    links=tuple(links),
+                    confidence=0.5,
+                    attention=attention if asked.attention else None,
+                )
             )
-            for source, target, links in found
-        ]
+        return translations
 
-    monkeypatch.setattr(placeholders, "translate_batch", translate)
     asked = replace(options(), links=True, attention=True)
-    [found] = translate_with_placeholders(asked, [Sentence(text)])
-    return found, seen
+    [translation] = translate_with_placeholders(asked, [Sentence(text)], translate)
+    return translation, seen
 
 
 @pytest.mark.parametrize(
@@ -59,10 +59,8 @@ def translated(
         ("%(n)d%% of 50%, not 20 %ige", "%(n)d%% %IGE 20 NOT 50%, OF", None),
     ],
 )
-def test_placeholders_come_through(
-    source: str, translation: str, links: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found, seen = translated(monkeypatch, BACKWARDS, source)
+def test_placeholders_come_through(source: str, translation: str, links: str | None) -> None:
+    found, seen = translated(BACKWARDS, source)
     assert found.text == translation
     assert seen[0] == source and len(seen) == 2
     assert found.word_confidence is not None and found.attention is None
@@ -72,18 +70,18 @@ def test_placeholders_come_through(
         assert sorted(found.links) == sorted((int(link[0]), int(link[1])) for link in links.split())
 
 
-def test_a_model_is_asked_again_only_where_one_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_is_asked_again_only_where_one_is_lost() -> None:
     def copying(words: list[str]) -> tuple[list[str], list[tuple[int, int]]]:
         target, links = upper_case(words)
         return [s if "{" in s else t for s, t in zip(words, target, strict=True)], links
 
-    found, seen = translated(monkeypatch, copying, "hello {name}")
+    found, seen = translated(copying, "hello {name}")
     assert (found.text, found.alternatives, seen) == ("HELLO {name}", (), ["hello {name}"])
     assert found.attention is not None
-    found, seen = translated(monkeypatch, upper_case, "100% of it: a@b")
+    found, seen = translated(upper_case, "100% of it: a@b")
     assert (found.text, found.alternatives, len(seen)) == ("100% OF IT: A@B", ("X",), 1)
     # A model that writes placeholders of its own.
-    found, _ = translated(monkeypatch, lambda words: (["{name}"] * 2, []), "hello {name}")
+    found, _ = translated(lambda words: (["{name}"] * 2, []), "hello {name}")
     assert (found.text, found.links) == ("hello {name}", ())
-    found, _ = translated(monkeypatch, upper_case, "{name}: {count}")
+    found, _ = translated(upper_case, "{name}: {count}")
     assert found.text == "{name}: {count}"

@@ -1,4 +1,4 @@
-"""Signals and patience, with a trainer that only records."""
+"""Signals, with a trainer that only records; tests/system stops real runs."""
 
 import gc
 import os
@@ -17,12 +17,9 @@ from tests.helpers.training.fakes import fake_trainer
 from transformer.cli.config.arguments import config_folder
 from transformer.common.errors import Interrupted
 from transformer.common.processes import SIGNALS, handling
-from transformer.training.callbacks.early_stopping import Patience
 from transformer.training.callbacks.graceful_shutdown import GracefulStop, stoppable
-from transformer.training.model_selection import ModelSelection
-from transformer.training.optimization.divergence import DivergenceDetector
-from transformer.training.step.gradient_accumulation import Totals
-from transformer.training.step.outcome import Outcome
+from transformer.training.optimization import DivergenceDetector
+from transformer.training.update import Outcome, Totals
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -250,42 +247,3 @@ def test_slurm_gets_the_job_back(
     with pytest.raises(Interrupted), stoppable(tmp_path, ""):
         send(number)
     assert (f"scontrol requeue {job} failed" in caplog.text) == (job is not None)
-
-
-def validated(patience: Patience, trainer: Mock, *scores: float) -> list[bool]:
-    stopped = []
-    for score in scores:
-        trainer.callback_metrics = {"val/x": score, "val/loss": 1.0}
-        patience.on_validation_end(trainer, module())
-        stopped.append(bool(trainer.should_stop))
-    return stopped
-
-
-@pytest.mark.parametrize(
-    ("mode", "scores"),
-    [("max", [1, 3, 3, 4, 2, float("nan")]), ("min", [9, 5, 5, 4, 8, float("nan")])],
-)
-def test_patience_ends_after_validations_without_a_better_score(
-    mode: Any, scores: list[float]
-) -> None:
-    patience = Patience(ModelSelection("val/x", mode), 2)
-    assert validated(patience, fake_trainer(), *scores) == [False] * 5 + [True]
-    # A validation at the end, off the interval, does not count.
-    patience = Patience(ModelSelection("val/x", "max"), 2)
-    trainer = fake_trainer(val_check_interval=4)
-    for step, score, waited in ((4, 3, 0), (8, 2, 1), (9, 2, 1), (10, 4, 0)):
-        trainer.global_step = step
-        assert validated(patience, trainer, score) == [False]
-        assert patience.waited == waited
-
-
-def test_patience_goes_on_waiting_with_what_the_config_says() -> None:
-    selection = ModelSelection("val/x", "max")
-    before = Patience(selection, 2)
-    assert validated(before, fake_trainer(), 3, 2, 1) == [False, False, True]
-    for patience, stops in ((2, True), (3, False)):
-        after, trainer = Patience(selection, patience), fake_trainer()
-        after.load_state_dict(before.state_dict())
-        after.on_train_start(trainer, module())
-        assert trainer.should_stop is stops
-    assert validated(after, trainer, 3) == [True]

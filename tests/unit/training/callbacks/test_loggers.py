@@ -13,12 +13,16 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from tests.helpers.training.fakes import fake_module, fake_trainer
-from transformer.settings.training import LoggerConfig
+from transformer.common import errors
+from transformer.common.errors import InputError
+from transformer.settings.training import LoggerConfig, WandbConfig
 from transformer.training.callbacks import loggers as loggers_module
 from transformer.training.callbacks.loggers import (
     ContinuedCSVLogger,
     ContinuedLogs,
+    ContinuedRecords,
     ContinuedTensorBoard,
+    RemoteLogger,
     build_loggers,
 )
 
@@ -156,7 +160,7 @@ def test_another_error_is_not_taken_for_a_full_disk(
 
 
 def test_the_epoch_is_how_many_the_updates_make(tmp_path: Path) -> None:
-    logger = build_loggers(LoggerConfig(csv=True, tensorboard=False), tmp_path)[0]
+    logger = build_loggers(LoggerConfig(csv=True, tensorboard=False), tmp_path, {})[0]
     ContinuedLogs().on_train_start(fake_trainer(loggers=[logger]), fake_module())
     # Lightning counts updates from 0, and epochs never.
     logger.log_metrics({"loss": 3.5, "epoch": 0}, 33)
@@ -170,7 +174,7 @@ def test_the_epoch_is_how_many_the_updates_make(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("csv_wanted", [True, False])
 def test_a_run_that_goes_on_cuts_every_logger(tmp_path: Path, csv_wanted: bool) -> None:
-    loggers = build_loggers(LoggerConfig(csv=csv_wanted, tensorboard=True), tmp_path)
+    loggers = build_loggers(LoggerConfig(csv=csv_wanted, tensorboard=True), tmp_path, {})
     checkpoint: dict[str, Any] = {"global_step": 2}
     for step in (1, 2, 3):
         for logger in loggers:
@@ -182,7 +186,7 @@ def test_a_run_that_goes_on_cuts_every_logger(tmp_path: Path, csv_wanted: bool) 
         logger.save()
         logger.finalize("success")
     time.sleep(1.1)  # the names of TensorBoard's files are seconds
-    loggers = build_loggers(LoggerConfig(csv=csv_wanted, tensorboard=True), tmp_path)
+    loggers = build_loggers(LoggerConfig(csv=csv_wanted, tensorboard=True), tmp_path, {})
     trainer, callback = fake_trainer(loggers=loggers, global_step=2), ContinuedLogs()
     callback.on_load_checkpoint(trainer, fake_module(), checkpoint)
     callback.on_train_start(trainer, fake_module())
@@ -199,6 +203,66 @@ def test_a_run_that_goes_on_cuts_every_logger(tmp_path: Path, csv_wanted: bool) 
 
 def test_the_loggers_that_are_asked_for(tmp_path: Path) -> None:
     both = {ContinuedCSVLogger: tmp_path, ContinuedTensorBoard: tmp_path / "tensorboard"}
-    loggers = build_loggers(LoggerConfig(), tmp_path)
+    loggers = build_loggers(LoggerConfig(), tmp_path, {})
     assert {type(logger): Path(str(logger.log_dir)) for logger in loggers} == both
-    assert build_loggers(LoggerConfig(csv=False, tensorboard=False), tmp_path) == []
+    assert build_loggers(LoggerConfig(csv=False, tensorboard=False), tmp_path, {}) == []
+
+
+def test_a_record_goes_on_with_what_it_does_not_have(tmp_path: Path) -> None:
+    service = Mock(version="abc")
+    asked: list[str | None] = []
+
+    def build(found: str | None) -> Mock:
+        asked.append(found)
+        return service
+
+    logger, saved = RemoteLogger("wandb", build, {"seed": 1}), {"global_step": 2}
+    trainer = fake_trainer(loggers=[logger])
+    ContinuedRecords().on_train_start(trainer, fake_module())
+    ContinuedRecords().on_save_checkpoint(trainer, fake_module(), saved)
+    assert saved["records"] == {"wandb": "abc"}
+    service.log_hyperparams.assert_called_once_with({"seed": 1})
+
+    csv_logger, again = ContinuedCSVLogger(tmp_path), RemoteLogger("wandb", build, {"seed": 2})
+    for step in (0, 1, 2, 3):
+        csv_logger.log_metrics({"loss": 1.0}, step)
+    resumed = fake_trainer(loggers=[csv_logger, again])
+    ContinuedRecords().on_load_checkpoint(resumed, fake_module(), saved)
+    ContinuedRecords().on_train_start(resumed, fake_module())
+    for step in (2, 3, 4):
+        again.log_metrics({"loss": 1.0}, step)
+    again.log_metrics({"val/loss": 2.0}, 3)
+    assert asked == [None, "abc"]
+    service.log_hyperparams.assert_called_once()
+    assert [call.args for call in service.log_metrics.call_args_list] == [
+        ({"loss": 1.0}, 4),
+        ({"val/loss": 2.0}, 3),
+    ]
+
+
+@pytest.mark.parametrize("fails", ["build", "experiment", "log_metrics", "log_hyperparams"])
+def test_no_error_of_a_service_reaches_the_training(
+    fails: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Service:
+        version = "abc"
+
+        def __getattr__(self, name: str) -> Any:
+            if name == fails:
+                raise ConnectionError("no\nroute")
+            return Mock()
+
+    build = Mock(side_effect=[ConnectionError("no\nroute")] if fails == "build" else [Service()])
+    logger = RemoteLogger("wandb", build, {})
+    for step in range(3):
+        logger.log_metrics({"loss": 1.0}, step)
+    logger.finalize("success")
+    assert [record.getMessage() for record in caplog.records] == ["logger=wandb stops: no route"]
+    assert build.call_count == 1
+
+
+def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(errors, "find_spec", lambda name: None)
+    config = LoggerConfig(csv=True, tensorboard=True, wandb=WandbConfig())
+    with pytest.raises(InputError, match=r"\[wandb\]"):
+        build_loggers(config, tmp_path, {})

@@ -15,7 +15,7 @@ from tests.helpers.training.updates import module_settings
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import Batch
 from transformer.data.datamodules.translation import TranslationData
-from transformer.tasks.translation_module import TranslationModule
+from transformer.tasks.translation import TranslationModule
 from transformer.training.callbacks.memory_preflight import MemoryPreflight
 
 
@@ -62,7 +62,7 @@ def test_only_one_process_alone_halves_a_batch(
     data: TranslationData, monkeypatch: pytest.MonkeyPatch, ranks: int
 ) -> None:
     def no_memory(loss: torch.Tensor) -> None:
-        if module.accumulate.halving.max_positions == float("inf"):
+        if module.accumulate.max_positions == float("inf"):
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
         loss.backward()
 

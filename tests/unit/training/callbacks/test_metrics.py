@@ -19,10 +19,9 @@ from transformer.decoding.translator import BLANK, Candidate, Translation, Trans
 from transformer.evaluation.metrics import score
 from transformer.quality.failures.flags import Output
 from transformer.settings.metrics import MetricsConfig
-from transformer.tasks.translate_validation import TranslateValidation
+from transformer.tasks.translation import TranslateValidation
 from transformer.training.callbacks.metrics import Measure
-from transformer.training.step.gradient_accumulation import Totals
-from transformer.training.step.outcome import Outcome
+from transformer.training.update import Outcome, Totals
 
 SOURCES = ["ein Hund", "zwei", "drei Katzen", "vier", "fünf"]
 REFERENCES = ["a dog runs fast .", "two birds sing now .", "three cats .", "four .", "five ."]

@@ -30,7 +30,7 @@ from transformer.checkpoint import sharded as parts
 from transformer.checkpoint.archive import SHARDS
 from transformer.checkpoint.checkpoint import read_payload
 from transformer.checkpoint.sharded import SUFFIX
-from transformer.training.checkpointing.training_state import optimizer_state
+from transformer.training.checkpointing import optimizer_state
 from transformer.training.distributed import fsdp
 
 

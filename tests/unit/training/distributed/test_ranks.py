@@ -68,7 +68,7 @@ def test_the_first_error_is_reported_and_its_code_shared(index: Rank, error: Exc
 def test_a_lost_connection_is_one_line(
     index: Rank, error: Exception, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ranks, "_PATIENCE_FOR_THE_CAUSE", timedelta(seconds=0.1))
+    monkeypatch.setattr(ranks, "_CAUSE_TIMEOUT", timedelta(seconds=0.1))
     says = f"^rank 0 has lost the connection to another rank: {reason}$"
     with pytest.raises(AnotherRankFailed, match=says) as caught, reporting_once(index):
         raise error

@@ -18,7 +18,7 @@ from transformer.decoding.forced_decoding import attention_maps
 from transformer.model.build import build_transformer
 from transformer.model.head_masks import HeadName
 from transformer.model.transformer import Transformer
-from transformer.tasks.translation_module import TranslationModule
+from transformer.tasks.translation import TranslationModule
 from transformer.training.losses.guided_alignment import alignment_loss, watching
 
 LINKED = [np.array([[1, 0], [0, 1], [0, 0]], dtype=bool), np.array([[1]], dtype=bool)]

@@ -1,1 +1,0 @@
-"""Exports for other runtimes: ONNX, the page for the browser, and packages of Argos."""

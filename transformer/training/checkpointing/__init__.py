@@ -1,1 +1,0 @@
-"""Checkpoints of a run: written, averaged, restored."""

@@ -1,1 +1,0 @@
-"""Gradients, optimizer, schedule, and what happens when training diverges."""
