@@ -15,9 +15,8 @@ from typing import Any
 import yaml
 from omegaconf import OmegaConf
 
-from transformer.cli.config.arguments import config_folder
-from transformer.cli.config.help import included_files
-from transformer.cli.config.settings import SETTINGS
+from transformer.cli.arguments import config_folder, included_files
+from transformer.cli.config import SETTINGS
 from transformer.cli.recipe import RECIPES
 from transformer.common.schema import field_key
 from transformer.settings.run import RunConfig

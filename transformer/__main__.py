@@ -13,30 +13,30 @@ from transformer.cli.exit import run_to_exit_code
 from transformer.common.errors import InputError, did_you_mean
 
 VERBS = {
-    "train": ("train.train:run", "train a model"),
-    "doctor": ("data.doctor:run", "find faults in a corpus"),
-    "clean": ("data.clean:run", "remove faulty pairs from a corpus"),
-    "evaluate": ("evaluate.evaluate:run", "score a checkpoint on a test set"),
-    "compare": ("evaluate.compare:run", "whether a system is better than another, and where"),
-    "stress": ("evaluate.stress:run", "score a translator on a disturbed test set"),
-    "report": ("evaluate.report:run", "one page of a run, or of several side by side"),
-    "translate": ("translate.translate:run", "text to text, from stdin to stdout, line by line"),
-    "ask": ("translate.ask:run", "let a server translate a file, line by line, as a teacher"),
-    "serve": ("serve:run", "answer requests over HTTP, as LibreTranslate and DeepL do"),
-    "predict": ("translate.predict:run", "tags or probabilities of stdin, line by line"),
-    "score": ("translate.score:run", "log-probabilities of given targets"),
-    "text": ("data.text:run", "write a corpus as plain files"),
-    "select": ("translate.select:run", "take the best candidate of each n-best list"),
-    "recipe": ("recipe:run", "distill or back-translate: several stages"),
-    "shortlist": ("translate.shortlist:run", "list the target tokens of each source token: speed"),
-    "average": ("train.average:run", "average the last checkpoints of a run"),
-    "consolidate": ("train.consolidate:run", "join a checkpoint of several files"),
-    "tune": ("train.tune:run", "find the weights and the search that do best on validation"),
-    "import": ("interchange.import_model:run", "make a run of a model of another framework"),
-    "export": ("interchange.export:run", "write the model for another engine"),
-    "push": ("interchange.push:run", "give the model to others on the Hugging Face Hub"),
-    "attention": ("evaluate.attention:run", "show the attention of every head in a sentence"),
-    "heads": ("evaluate.heads:run", "rank the heads by the cost of switching them off"),
+    "train": ("train:run_train", "train a model"),
+    "doctor": ("corpus:run_doctor", "find faults in a corpus"),
+    "clean": ("corpus:run_clean", "remove faulty pairs from a corpus"),
+    "evaluate": ("evaluate:run_evaluate", "score a checkpoint on a test set"),
+    "compare": ("evaluate:run_compare", "whether a system is better than another, and where"),
+    "stress": ("evaluate:run_stress", "score a translator on a disturbed test set"),
+    "report": ("evaluate:run_report", "one page of a run, or of several side by side"),
+    "translate": ("translate:run_translate", "text to text, from stdin to stdout, line by line"),
+    "ask": ("translate:run_ask", "let a server translate a file, line by line, as a teacher"),
+    "serve": ("translate:run_serve", "answer requests over HTTP, as LibreTranslate and DeepL do"),
+    "predict": ("translate:run_predict", "tags or probabilities of stdin, line by line"),
+    "score": ("translate:run_score", "log-probabilities of given targets"),
+    "text": ("corpus:run_text", "write a corpus as plain files"),
+    "select": ("translate:run_select", "take the best candidate of each n-best list"),
+    "recipe": ("recipe:run_recipe", "distill or back-translate: several stages"),
+    "shortlist": ("translate:run_shortlist", "list the target tokens of each source token: speed"),
+    "average": ("models:run_average", "average the last checkpoints of a run"),
+    "consolidate": ("models:run_consolidate", "join a checkpoint of several files"),
+    "tune": ("models:run_tune", "find the weights and the search that do best on validation"),
+    "import": ("models:run_import", "make a run of a model of another framework"),
+    "export": ("models:run_export", "write the model for another engine"),
+    "push": ("models:run_push", "give the model to others on the Hugging Face Hub"),
+    "attention": ("evaluate:run_attention", "show the attention of every head in a sentence"),
+    "heads": ("evaluate:run_heads", "rank the heads by the cost of switching them off"),
 }
 """The function of each command, in ``transformer.cli``, and what it does."""
 
@@ -73,7 +73,7 @@ def _in_group() -> bool:
 
 def _run(call: list[str]) -> None:
     if {"--config-dir", "-cd"} & {argument.partition("=")[0] for argument in call}:
-        from transformer.cli.config.arguments import take_config_folder
+        from transformer.cli.arguments import take_config_folder
 
         call = take_config_folder(call)
     verb, *arguments = call or ["--help"]
@@ -89,7 +89,7 @@ def _run(call: list[str]) -> None:
         meant = did_you_mean(verb, VERBS)
         raise InputError(f"unknown command {verb}{meant}; choose {', '.join(VERBS)}")
     elif {"-h", "--help"} & set(arguments):
-        from transformer.cli.config.help import help_text
+        from transformer.cli.arguments import help_text
 
         print(f"# {verb}: {VERBS[verb][1]}", help_text(verb), sep="\n")
     else:
@@ -98,8 +98,8 @@ def _run(call: list[str]) -> None:
 
 def _run_verb(verb: str, arguments: list[str]) -> None:
     with _imports_not_collected():
-        function, given = _prepare(verb, arguments)
-    function(*given)
+        function, values = _prepare(verb, arguments)
+    function(*values)
 
 
 @contextmanager
@@ -119,18 +119,17 @@ def _imports_not_collected() -> Iterator[None]:
 def _prepare(verb: str, arguments: list[str]) -> tuple[Callable[..., None], list[Any]]:
     """The function of a command, and its arguments: composed, unless it composes them itself."""
     if any(argument.startswith("+") for argument in arguments):
-        from transformer.cli.config.arguments import without_plus
+        from transformer.cli.arguments import without_plus
 
         arguments = list(map(without_plus, arguments))
-    given: list[Any] = [arguments]
+    values: list[Any] = [arguments]
     if verb not in COMPOSE_THEMSELVES:
         # Before the module of the command: torch takes seconds to import.
-        from transformer.cli.config.compose import compose_config
-        from transformer.cli.config.settings import command_settings
+        from transformer.cli.config import command_settings, compose_config
 
         config = compose_config(verb, arguments)
-        given = [command_settings(verb, config, arguments), arguments]
-    return resolve_name(f"{cli.__name__}.{VERBS[verb][0]}"), given
+        values = [command_settings(verb, config, arguments), arguments]
+    return resolve_name(f"{cli.__name__}.{VERBS[verb][0]}"), values
 
 
 def _print_usage() -> None:

@@ -10,7 +10,7 @@ import sys
 import time
 from statistics import median
 
-from transformer.cli.config.compose import compose_config, run_settings
+from transformer.cli.config import compose_config, run_settings
 from transformer.tasks.base import Task
 from transformer.tasks.registry import make_task
 

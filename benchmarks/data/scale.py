@@ -20,7 +20,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.data.made_up_text import write_text
+from benchmarks.support.made_up_text import write_text
 from benchmarks.training.process_memory import Measurement, measure
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def go_through_batches(folder: Path, tokens: int, extra: Sequence[str]) -> None:
 
 
 def _data(folder: Path, extra: Sequence[str]) -> "TranslationData":
-    from transformer.cli.config.compose import compose_config, run_settings
+    from transformer.cli.config import compose_config, run_settings
     from transformer.data.datamodules.translation import TranslationData
 
     config = run_settings(compose_config("train", overrides(folder, extra)))

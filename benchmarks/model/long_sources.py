@@ -26,7 +26,7 @@ def measure(overrides: list[str], length: int, rows: int) -> tuple[float, float]
     import torch
     from torch.nn import functional as F
 
-    from transformer.cli.config.compose import compose_config
+    from transformer.cli.config import compose_config
     from transformer.model.build import build_transformer
     from transformer.settings.model import ModelConfig
     from transformer.training.cpu_allocator import keep_freed_memory

@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from transformer.cli.config.compose import compose_config, run_settings
+from transformer.cli.config import compose_config, run_settings
 from transformer.data.datamodules.translation import TranslationData
 from transformer.decoding.translator import Translator
 from transformer.evaluation.metrics import score

@@ -25,7 +25,7 @@ from torch.utils import _foreach_utils
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from transformer.cli.config.compose import compose_config, run_settings
+from transformer.cli.config import compose_config, run_settings
 from transformer.data.batching.batch import Batch, collate
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.model.build import build_transformer

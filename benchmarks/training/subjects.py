@@ -30,7 +30,7 @@ from benchmarks.model.marian_twin import logits, marian
 from benchmarks.model.torch_twin import TorchTransformer
 from benchmarks.training.matrix_products import Products, clock
 from benchmarks.training.subject_process import MOST
-from transformer.cli.config.compose import compose_config, run_settings
+from transformer.cli.config import compose_config, run_settings
 from transformer.data.batching.batch import Batch
 from transformer.data.batching.loader import Update
 from transformer.model.transformer import Transformer

@@ -17,7 +17,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from transformer.cli.config.compose import compose_config, run_settings
+from transformer.cli.config import compose_config, run_settings
 from transformer.data.batching.batch import Batch, collate
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.model.build import build_transformer

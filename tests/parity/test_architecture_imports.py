@@ -20,7 +20,7 @@ from tests.helpers.interchange.architecture_folders import (
 )
 from tests.helpers.interchange.imported_twins import assert_same_logits, limited_search
 from tests.helpers.interchange.marian_folders import sentences
-from tests.helpers.suite.lazy import hf
+from tests.helpers.lazy import hf
 from transformer.__main__ import main
 from transformer.data.tokenization.tags import SourceTags, TaggedText
 from transformer.decoding.translator import Translator

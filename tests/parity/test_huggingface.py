@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.helpers.lazy import Lazy
 from tests.helpers.model import huggingface_twins as twins
 from tests.helpers.model.models import tiny_config, tiny_transformer
-from tests.helpers.suite.lazy import Lazy
 from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.build import (
     build_attention,

@@ -12,8 +12,8 @@ import torch
 from tests.helpers.interchange.imported_twins import assert_same_logits, limited_search
 from tests.helpers.interchange.m2m_folders import LANGUAGES, m2m_folder, theirs
 from tests.helpers.interchange.marian_folders import sentences
+from tests.helpers.lazy import Lazy
 from tests.helpers.model.models import tiny_config
-from tests.helpers.suite.lazy import Lazy
 from tests.parity.test_marian_import import change
 from transformer.__main__ import main
 from transformer.data.tokenization.tags import SourceTags, TaggedText

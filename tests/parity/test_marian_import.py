@@ -27,9 +27,9 @@ from tests.helpers.data.corpora import tokenizer_config
 from tests.helpers.decoding.steps import search_config
 from tests.helpers.interchange.imported_twins import assert_same_logits, limited_search
 from tests.helpers.interchange.marian_folders import marian_folder, npz_folder, sentences, theirs
+from tests.helpers.lazy import hf
 from tests.helpers.model.huggingface_twins import spread
 from tests.helpers.model.models import run_of, tiny_transformer
-from tests.helpers.suite.lazy import hf
 from transformer.__main__ import main
 from transformer.data.tokenization.tags import SourceTags, TaggedText, Tags
 from transformer.data.tokenization.tokenizer import Tokenizer

@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.helpers.data.conllu import format_conllu
-from transformer.cli.translate import line_io
+from transformer.cli.translate import LineReader
 from transformer.common.errors import InputError
 from transformer.data.text.conllu import UPOS, read_conllu
 from transformer.data.text.parallel import Corpus, read_lines
@@ -168,7 +168,7 @@ def test_standard_input_is_read_as_a_file_is(content: bytes) -> None:
         stack.callback(os.close, reading)
         with open(writing, "wb") as file:
             file.write(content)
-        lines = read(lambda: line_io._LineReader(reading))
+        lines = read(lambda: LineReader(reading))
     with files(("text", content)) as (path,):
         from_file = read(lambda: read_lines(path))
     assert lines == from_file

@@ -13,7 +13,6 @@ import pytest
 from tests.helpers.decoding.steps import search_config
 from tests.helpers.decoding.translators import tiny_tokenizer, tiny_translator
 from tests.helpers.model.models import portable
-from tests.helpers.runs.forked_python import ForkedPython
 from tests.helpers.runs.processes import start_verb
 from transformer.checkpoint.checkpoint import PORTABLE, write_payload
 
@@ -109,8 +108,10 @@ def test_each_line_is_answered_before_the_next_is_there(checkpoint: Path) -> Non
     call = [sys.executable, "-m", "transformer", "translate", f"checkpoint={checkpoint}"]
     # A warning would stand between the lines.
     call += ["decoding.max_length_offset=20"]
-    process = ForkedPython(call, cwd=checkpoint.parent, stdin=subprocess.PIPE)
-    try:
+    with subprocess.Popen(
+        call, cwd=checkpoint.parent, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin and process.stdout
         for line in ("a\n", "\n", "a b\n"):
             process.stdin.write(line)
             process.stdin.flush()
@@ -119,5 +120,3 @@ def test_each_line_is_answered_before_the_next_is_there(checkpoint: Path) -> Non
         process.stdin.close()
         assert process.stdout.read() == ""
         assert process.wait() == 0
-    finally:
-        process.process.kill()

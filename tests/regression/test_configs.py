@@ -9,9 +9,8 @@ import pytest
 from omegaconf import OmegaConf
 
 from scripts.conf import COMMANDS, defaults, flat
-from transformer.cli.config.arguments import config_folder
-from transformer.cli.config.compose import compose_config, run_settings
-from transformer.cli.config.settings import command_settings
+from transformer.cli.arguments import config_folder
+from transformer.cli.config import command_settings, compose_config, run_settings
 from transformer.cli.recipe import RECIPES
 from transformer.settings.corpora import CHECKS, Filters
 

@@ -17,10 +17,9 @@ from tests.helpers.decoding.steps import RecurrentStep, search_config
 from tests.helpers.decoding.translators import tiny_translator
 from transformer.__main__ import VERBS, main
 from transformer.checkpoint.checkpoint import PORTABLE, Portable, require_translation
-from transformer.cli.config import arguments
-from transformer.cli.config.arguments import config_folder
-from transformer.cli.config.compose import compose_config
-from transformer.cli.config.settings import SETTINGS
+from transformer.cli import arguments
+from transformer.cli.arguments import config_folder
+from transformer.cli.config import SETTINGS, compose_config
 from transformer.commands import export
 from transformer.common.errors import InputError
 from transformer.common.files import CONFIG_DIR

@@ -13,11 +13,11 @@ import torch
 
 import transformer
 from transformer.__main__ import VERBS
-from transformer.cli.config.settings import SETTINGS
+from transformer.cli.config import SETTINGS
 from transformer.settings.model import ModelConfig
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = (ROOT / "data", ROOT / "docs")
+FOLDERS = (ROOT / "benchmarks", ROOT / "data", ROOT / "docs")
 PAGES = [
     *sorted(ROOT.glob("*.md")),
     *(page for one in FOLDERS for page in sorted(one.rglob("*.md"))),

@@ -102,8 +102,8 @@ def test_no_folder_has_a_circle(folder: Path) -> None:
             "transformer.interchange.translators",
             "pytorch_lightning datasets pandas sacrebleu tensorboard",
         ),
-        ("transformer.cli.evaluate.report", "pytorch_lightning datasets pandas tensorboard"),
-        ("transformer.cli.config.compose", "torch sentencepiece"),
+        ("transformer.cli.evaluate", "pytorch_lightning datasets pandas tensorboard"),
+        ("transformer.cli.config", "torch sentencepiece"),
         ("transformer.__main__", "torch hydra"),
     ],
 )

@@ -11,9 +11,15 @@ from typing import NoReturn
 
 import yaml
 
-from transformer.common import locks
 from transformer.common.errors import InputError, did_you_mean
-from transformer.common.files import given_path, open_unlinked, remove_parts, written_whole
+from transformer.common.files import (
+    given_path,
+    is_file_locked,
+    locked_file,
+    open_unlinked,
+    remove_parts,
+    written_whole,
+)
 from transformer.settings.run import RunConfig, plain_values, run_config
 
 TUNED = "tuned"
@@ -204,7 +210,7 @@ def locked(folder: Path, verb: str = "trains") -> Iterator[None]:
 
     with ExitStack() as stack:
         try:
-            stack.enter_context(locks.locked(folder / LOCK, refuse, _PATIENCE))
+            stack.enter_context(locked_file(folder / LOCK, refuse, _PATIENCE))
         except OSError as error:
             reason = error.strerror or error
             raise InputError(
@@ -215,4 +221,4 @@ def locked(folder: Path, verb: str = "trains") -> Iterator[None]:
 
 def is_locked(folder: Path) -> bool:
     """Whether a process, perhaps this one, trains in a run directory."""
-    return locks.is_locked(folder / LOCK)
+    return is_file_locked(folder / LOCK)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from transformer.checkpoint.checkpoint import Loaded
-from transformer.commands.part_files import open_part
+from transformer.commands.line_files import open_part
 from transformer.commands.select import candidate_choice
 from transformer.common.errors import InputError
 from transformer.common.files import given_path, written_whole

@@ -5,8 +5,12 @@ from functools import partial
 from typing import NamedTuple
 
 from transformer.checkpoint.checkpoint import Loaded
-from transformer.commands.corpus import one_corpus, split_names
-from transformer.commands.examination import corpus_tokenizer, examination_config
+from transformer.commands.corpus import (
+    corpus_tokenizer,
+    examination_config,
+    one_corpus,
+    split_names,
+)
 from transformer.commands.score import Scorer, load_scorer
 from transformer.common.errors import InputError, errors_name
 from transformer.data.corpora.split import numbered

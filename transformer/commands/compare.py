@@ -11,13 +11,14 @@ from zipfile import is_zipfile
 from transformer.checkpoint.checkpoint import Loaded, read_payload, require_translation
 from transformer.checkpoint.run_directory import checkpoint_file, is_exported
 from transformer.commands.scored_text import (
+    changed_metrics,
     own_text,
     pairs_to_score,
+    require_trusted,
     require_writable_output,
     scored_split,
     text_name,
 )
-from transformer.commands.scoring import changed_metrics, require_trusted
 from transformer.common.errors import InputError
 from transformer.data.corpora.evaluation_text import run_split
 from transformer.data.text.lines import read_lines

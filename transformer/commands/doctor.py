@@ -2,8 +2,7 @@
 
 import time
 
-from transformer.commands.corpus import one_corpus
-from transformer.commands.examination import corpus_tokenizer, examination_config
+from transformer.commands.corpus import corpus_tokenizer, examination_config, one_corpus
 from transformer.quality.examination import Report, examine, to_json
 from transformer.quality.examined_text import given_texts
 from transformer.settings.corpora import DoctorConfig

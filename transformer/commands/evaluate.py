@@ -9,13 +9,13 @@ from transformer.checkpoint.checkpoint import Loaded, portable_part, read_payloa
 from transformer.checkpoint.run_directory import checkpoint_file, find_checkpoint, is_ctranslate2
 from transformer.checkpoint.trust import require_trust
 from transformer.commands.scored_text import (
+    changed_metrics,
     other_task,
     pairs_to_score,
     require_writable_output,
     text_name,
     text_to_score,
 )
-from transformer.commands.scoring import changed_metrics
 from transformer.commands.stress import save_stress
 from transformer.common.errors import InputError
 from transformer.data.corpora.resolve import AnySplit

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from transformer.checkpoint.checkpoint import checkpoint_task, read_payload
 from transformer.checkpoint.run_directory import find_checkpoint
-from transformer.commands.lines import format_line, given_lines, required_files
+from transformer.commands.line_files import format_line, given_lines, required_files
 from transformer.common.files import written_whole
 from transformer.decoding.device import find_device, suited_batch_tokens
 from transformer.decoding.prediction import LanguageModel, Prediction, Predictor, Tagger

@@ -1,13 +1,13 @@
-"""What ``evaluate``, ``compare`` and ``stress`` share: the task of a model, the text to score."""
+"""What ``evaluate``, ``compare``, ``stress`` and ``tune`` share: text, task and metrics."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from transformer.checkpoint.checkpoint import portable_part, read_payload
 from transformer.checkpoint.run_directory import find_checkpoint, is_exported
-from transformer.checkpoint.trust import named_classes
-from transformer.commands.scoring import require_trusted
+from transformer.checkpoint.trust import named_classes, require_trust
 from transformer.common.errors import InputError, MissingFile
 from transformer.common.files import require_writable
 from transformer.common.own_code import import_code
@@ -16,7 +16,8 @@ from transformer.data.corpora.resolve import AnySplit
 from transformer.data.corpora.split import Split
 from transformer.data.text.parallel import Corpus, Referenced, file_format
 from transformer.settings.data import DataConfig
-from transformer.settings.evaluation import ScoredTextKeys
+from transformer.settings.evaluation import ScoredTextKeys, ScoringKeys
+from transformer.settings.metrics import MetricsConfig
 from transformer.settings.run import RunConfig
 from transformer.tasks.registry import is_translation
 
@@ -88,3 +89,25 @@ def require_writable_output(keys: ScoredTextKeys) -> None:
 def text_name(keys: ScoredTextKeys) -> str:
     """The name of the text in reports."""
     return keys.split if keys.source is None else keys.source.name
+
+
+def changed_metrics(keys: ScoringKeys, run: RunConfig | None, checkpoint: object) -> MetricsConfig:
+    """The metrics of a run with the changes of a command; without a run, those of raw text.
+
+    Raises InputError for a program that the untrusted ``checkpoint`` names, and for a wrong value.
+    """
+    metrics = MetricsConfig() if run is None else run.metrics
+    require_trusted(keys, RunConfig(metrics=metrics), checkpoint)
+    return replace(metrics, **_changes(keys))
+
+
+def require_trusted(keys: ScoringKeys, run: RunConfig, checkpoint: object) -> None:
+    """Raise InputError if the run names code, or text elsewhere, that ``keys`` neither trust nor
+    replace; ``checkpoint`` is its name in the message."""
+    require_trust(run, keys.trust, checkpoint, {f"metrics.{key}" for key in _changes(keys)})
+
+
+def _changes(keys: ScoringKeys) -> dict[str, Any]:
+    names = ("tokenize", "lowercase", "custom", "custom_better", "comet")
+    changes = {name: getattr(keys, name) for name in names}
+    return {name: value for name, value in changes.items() if value is not None}

@@ -6,8 +6,12 @@ from pathlib import Path
 
 from transformer.checkpoint.checkpoint import Loaded
 from transformer.checkpoint.run_directory import run_folder
-from transformer.commands.scored_text import other_task, pairs_to_score, text_to_score
-from transformer.commands.scoring import changed_metrics
+from transformer.commands.scored_text import (
+    changed_metrics,
+    other_task,
+    pairs_to_score,
+    text_to_score,
+)
 from transformer.common.errors import InputError, did_you_mean
 from transformer.common.files import require_writable, write_text_whole
 from transformer.data.text_noise import DISTURBANCES

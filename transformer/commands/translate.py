@@ -13,8 +13,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from transformer.checkpoint.checkpoint import Loaded
 from transformer.checkpoint.run_directory import ENGINE_WEIGHTS, is_ctranslate2
-from transformer.commands.lines import format_line, given_lines, required_files
-from transformer.commands.part_files import LineAssignment, PartFiles, open_part
+from transformer.commands.line_files import (
+    LineAssignment,
+    PartFiles,
+    format_line,
+    given_lines,
+    open_part,
+    required_files,
+)
 from transformer.common.errors import InputError, errors_name
 from transformer.common.escaping import escaped
 from transformer.common.files import given_path

@@ -9,7 +9,7 @@ from transformer.checkpoint import checkpoint
 from transformer.checkpoint.checkpoint import Loaded
 from transformer.checkpoint.run_directory import TUNED, find_checkpoint
 from transformer.checkpoint.trust import named_classes
-from transformer.commands.scoring import changed_metrics, require_trusted
+from transformer.commands.scored_text import changed_metrics, require_trusted
 from transformer.common.files import require_writable
 from transformer.common.own_code import import_code
 from transformer.interchange.translators import fetched

@@ -1,17 +1,22 @@
-"""Paths of users, and atomic writes."""
+"""Paths of users, atomic writes, locks, and folders of derived files."""
 
 import errno
+import fcntl
+import hashlib
 import json
+import logging
 import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, BinaryIO
 
 from transformer.common.errors import InputError
+
+logger = logging.getLogger(__name__)
 
 CONFIG_DIR = "TRANSFORMER_CONFIG_DIR"
 """Environment variable: the folder of the user's own choices of groups."""
@@ -121,3 +126,87 @@ def sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+@contextmanager
+def locked_file(file: Path, held: Callable[[], None], patience: float = 0.0) -> Iterator[None]:
+    """Hold the lock of a file, which is created, within a block; forked processes do not get it.
+
+    The lock is that of flock, which NFS has, too.
+
+    If another process or thread has it for ``patience`` seconds, ``held`` is called, and may raise;
+    otherwise the caller waits. Raises OSError if the file cannot be opened, or is a link.
+    """
+    # filelock takes 50 ms to import, and most commands lock nothing.
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(file, fallback_to_soft=False)
+    try:
+        lock.acquire(timeout=patience)
+    except Timeout:
+        held()
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def lock_open(file: BinaryIO) -> bool:
+    """Lock an open file until it is closed; False if another process or thread has the lock."""
+    from filelock import lock_descriptor
+
+    return lock_descriptor(file.fileno(), blocking=False)
+
+
+def is_file_locked(file: Path) -> bool:
+    """Whether any process or thread has the lock, this one too; it need not be a user's own file.
+
+    For a moment, the check takes a shared lock, which other checks do not notice.
+    """
+    try:
+        with open(file, "rb") as handle:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        # If the file system has no locks, `locked_file` reports it.
+        return error.errno not in (errno.ENOENT, errno.ENOLCK, errno.ENOSYS)
+    return False
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Make the folder, and let one process at a time fill it; a waiting process logs that."""
+
+    def wait() -> None:
+        logger.info("waiting for another process that is preparing text in %s", folder)
+
+    with ExitStack() as stack:
+        with _writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(locked_file(folder / ".lock", wait))
+        yield
+
+
+def remembered(folder: Path, question: str, answer: Callable[[], str]) -> str:
+    """The cached answer to a question, which names all that the answer depends on, or a new one."""
+    file = folder / "answers" / hashlib.sha256(question.encode()).hexdigest()[:24]
+    known = file.read_text(encoding="utf-8") if file.is_file() else ""
+    if known:
+        return known
+    text = answer()
+    with _writing(folder):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with written_whole(file) as part:
+            part.write_text(text, encoding="utf-8")
+    return text
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise InputError(
+            f"cannot write to the cache {folder} ({error.strerror}); make it writable, or train "
+            "with data.cache=FOLDER"
+        ) from error

@@ -27,7 +27,6 @@ from transformer.checkpoint.checkpoint import (
 )
 from transformer.checkpoint.exported import read_safetensors
 from transformer.checkpoint.run_directory import write_config
-from transformer.common.cache import locked
 from transformer.common.errors import (
     InputError,
     errors_name,
@@ -35,7 +34,7 @@ from transformer.common.errors import (
     readable,
     require_package,
 )
-from transformer.common.files import HUB, given_path, require_new, written_whole
+from transformer.common.files import HUB, given_path, locked, require_new, written_whole
 from transformer.common.hub import download, repository
 from transformer.common.schema import typed, typed_value
 from transformer.data.tokenization.tokenizer import Tokenizer

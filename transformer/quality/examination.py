@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from transformer.common.cache import locked, remembered
-from transformer.common.files import given_path
+from transformer.common.files import given_path, locked, remembered
 from transformer.data.corpora.resolve import corpus_configs, find_corpus_splits
 from transformer.data.corpora.split import Split, numbered
 from transformer.data.tokenization.tokenizer import Tokenizer

@@ -14,7 +14,7 @@ from tokenizers import ByteLevelBPETokenizer
 from torch import nn
 
 from tests.helpers.interchange.marian_folders import SIZES, pieces, sentences
-from tests.helpers.suite.lazy import hf
+from tests.helpers.lazy import hf
 
 T5_SIZES: dict[str, Any] = {
     "d_model": 32,

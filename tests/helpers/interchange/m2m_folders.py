@@ -8,7 +8,7 @@ import sentencepiece
 import torch
 
 from tests.helpers.interchange.marian_folders import SIZES, pieces, randomize
-from tests.helpers.suite.lazy import hf
+from tests.helpers.lazy import hf
 
 LANGUAGES = {
     "m2m": ("en", "ha", "is", "ja", "cs", "ru", "zh", "de"),

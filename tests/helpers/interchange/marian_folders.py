@@ -17,7 +17,7 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from tests.helpers.suite.lazy import hf
+from tests.helpers.lazy import hf
 from transformer.data.corpora.resolve import pocket_text
 
 

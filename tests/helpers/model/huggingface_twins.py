@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tests.helpers.suite.lazy import Lazy, hf
+from tests.helpers.lazy import Lazy, hf
 from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.layers.feedforward import FeedForward, GatedFeedForward
 from transformer.model.layers.residual import PreNorm

@@ -1,7 +1,9 @@
-"""Runs and verbs in processes that can be killed, forked in a moment."""
+"""Runs and verbs in processes that can be killed, forked in a moment from a server with imports."""
 
+import gc
 import multiprocessing
 import os
+import pkgutil
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,10 +14,19 @@ from tempfile import TemporaryDirectory
 
 import torch
 
+import transformer
 from tests.helpers.data.text import write_parallel
-from tests.helpers.suite.fork_server import FORKS
-from transformer.cli.config.compose import compose_config, run_settings
+from transformer.cli.config import compose_config, run_settings
 from transformer.settings.run import RunConfig
+
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(
+    [
+        "pytest",  # a child imports the main module of its parent
+        "sacrebleu.tokenizers.tokenizer_13a",
+        *(module.name for module in pkgutil.walk_packages(transformer.__path__, "transformer.")),
+    ]
+)
 
 PROJECT = Path(__file__).resolve().parents[3]
 _MOST = 240
@@ -97,11 +108,18 @@ def _train(config: RunConfig, folder: Path, fault: Callable[[], None] | None) ->
     sys.exit(run_to_exit_code(lambda: train(config, folder) and None))
 
 
-def _prepare(folder: Path) -> None:
-    """Let a forked process be like a new one, and write what it says to a file."""
+def be_like_new() -> None:
+    """Let a forked process be like one that Python has just started."""
     # Else the processes that load data would each have a server of their own.
     multiprocessing.set_start_method("fork", force=True)
     torch.set_num_threads(1)
+    # A collection would copy the pages of all that is imported.
+    gc.freeze()
+
+
+def _prepare(folder: Path) -> None:
+    """Let a forked process be like a new one, and write what it says to a file."""
+    be_like_new()
     folder.mkdir(parents=True, exist_ok=True)
     said = os.open(folder / "said", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(said, 1)
@@ -180,8 +198,7 @@ def call_verb_here(
     """Run a verb in this process, a fork, with files for its standard streams; it ends with it."""
     from transformer.__main__ import main
 
-    multiprocessing.set_start_method("fork", force=True)
-    torch.set_num_threads(1)
+    be_like_new()
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(home)

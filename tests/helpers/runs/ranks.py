@@ -1,18 +1,13 @@
 """Runs of several processes, as a user starts them, and the curves that they log."""
 
 import csv
-import logging
-import multiprocessing
 import os
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
-import torch
 from torch.distributed import TCPStore
 
 from tests.helpers.runs.processes import PROJECT, start_verb
@@ -39,11 +34,10 @@ def started(
     arguments: Sequence[str], folder: Path, environment: dict[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
     """``python ARGUMENTS`` in a process of its own."""
-    paths = os.pathsep.join([*(environment or {}).get("PYTHONPATH", "").split(), str(PROJECT)])
     return subprocess.Popen(
         [sys.executable, *arguments],
         cwd=folder,
-        env=os.environ | {"OMP_NUM_THREADS": "1"} | (environment or {}) | {"PYTHONPATH": paths},
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT)} | (environment or {}),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -59,34 +53,14 @@ def ended(process: subprocess.Popen[bytes], timeout: float = 240) -> tuple[int, 
     return process.returncode, stderr.decode()
 
 
-def fork_ranks() -> None:
-    """Let the launcher fork its ranks, which then need no time for imports."""
-    from torch.distributed.elastic.agent import server
-    from torch.distributed.elastic.agent.server import local_elastic_agent
-
-    class ForkingAgent(local_elastic_agent.LocalElasticAgent):
-        def __init__(self, spec: server.WorkerSpec, *arguments: Any) -> None:
-            command = spec.args[2:]
-            forked = replace(spec, entrypoint=_rank, args=command)
-            super().__init__(forked, *arguments, start_method="fork")
-
-    local_elastic_agent.LocalElasticAgent = ForkingAgent  # type: ignore[misc]
-    # torch's end of a forked rank with its parent; a rank has its own.
-    torch.multiprocessing.spawn._prctl_pr_set_pdeathsig = lambda signum: None
-
-
-def _rank(*command: str) -> None:
-    from transformer.__main__ import main
-    from transformer.cli.train import processes
-
-    # A fork tells torch's launcher what it returns.
-    processes.end_rank = lambda: None  # type: ignore[assignment,return-value]
-    # As in a new interpreter.
-    multiprocessing.process._parent_process = None  # type: ignore[attr-defined]
-    logging.disable(logging.NOTSET)
-    sys.argv = ["transformer", *command]
-    if code := main():
-        sys.exit(code)
+def planted(fault: Callable[[], None], folder: Path) -> dict[str, str]:
+    """Environment of a command whose ranks call a fault of a test module when they start."""
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(
+        "import os\nif 'LOCAL_RANK' in os.environ:\n"
+        f"    from {fault.__module__} import {fault.__name__}\n    {fault.__name__}()\n"
+    )
+    return {"PYTHONPATH": os.pathsep.join([str(folder), str(PROJECT)])}
 
 
 def torchrun(node: int, nodes: int, processes: int, port: int, *more: str) -> list[str]:

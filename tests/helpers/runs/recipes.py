@@ -6,8 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tests.helpers.runs.processes import _prepare, exit_code
-from tests.helpers.suite.fork_server import FORKS
+from tests.helpers.runs.processes import FORKS, _prepare, exit_code
 from transformer.recipes.plan import Stage
 
 

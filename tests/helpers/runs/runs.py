@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.helpers.data.text import write_parallel
 from tests.helpers.runs.processes import PROJECT, start_verb
-from transformer.cli.config.compose import compose_config, run_settings
+from transformer.cli.config import compose_config, run_settings
 from transformer.settings.run import RunConfig
 
 SMALL = [

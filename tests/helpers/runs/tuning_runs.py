@@ -12,7 +12,7 @@ from tests.helpers.decoding.steps import search_config
 from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer
 from tests.helpers.model.models import portable, tiny_transformer
 from transformer.checkpoint.checkpoint import PORTABLE, write_payload
-from transformer.cli.config.compose import compose_config
+from transformer.cli.config import compose_config
 
 
 @cache

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.helpers.serving.chat_server import ChatServer
-from transformer.commands.part_files import open_part
+from transformer.commands.line_files import open_part
 from transformer.recipes.remote_teacher import ANSWER_START, Answer, Client, RemoteTeacher, ask_all
 
 

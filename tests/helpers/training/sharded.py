@@ -17,8 +17,7 @@ from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 from torch.utils._pytree import tree_map
 
 from tests.helpers.model.models import tiny_payload
-from tests.helpers.runs.processes import exit_code
-from tests.helpers.suite.fork_server import FORKS
+from tests.helpers.runs.processes import FORKS, exit_code
 from transformer.checkpoint.checkpoint import write_payload
 from transformer.checkpoint.sharded import SUFFIX
 from transformer.training.checkpointing import AtomicCheckpointIO

@@ -15,25 +15,24 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks import gpu
-from benchmarks.gpu_rows import runner
-from benchmarks.gpu_rows.bench import Bench, OutOfTime
-from benchmarks.gpu_rows.models import made_batches
-from benchmarks.gpu_rows.page import UNMEASURED, tables
-from benchmarks.gpu_rows.processes import logged_speed
-from benchmarks.gpu_rows.registry import ROWS, TABLES, Row
-from benchmarks.gpu_rows.runner import LATE, CompilerCache, Line, Lines, Runner
-from benchmarks.gpu_rows.runs import SYNCHRONIZING, waits
-from tests.helpers.runs.forked_python import ForkedPython
+from benchmarks.gpu import __main__ as gpu
+from benchmarks.gpu import measure
+from benchmarks.gpu.measure import LATE, Bench, CompilerCache, Line, Lines, OutOfTime, Runner
+from benchmarks.gpu.models import made_batches
+from benchmarks.gpu.rows import ROWS, TABLES, UNMEASURED, Row, tables
+from benchmarks.gpu.runs import SYNCHRONIZING, logged_speed, waits
 
 ROOT = Path(__file__).parents[3]
 SLOW = {"resume", "ddp", "compiled_run", "choices", "tokens", "launches"}
 """Tables whose rows start processes or compile, the last three as ``update`` does."""
 
 
-def rehearse(folder: Path, *arguments: str) -> ForkedPython:
-    call = ["benchmarks/gpu.py", *arguments, "--rehearse", "--folder", str(folder)]
-    return ForkedPython([sys.executable, *call], cwd=ROOT)
+def rehearse(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    call = ["-m", "benchmarks.gpu", *arguments, "--rehearse", "--folder", str(folder)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(
+        [sys.executable, *call], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
+    )
 
 
 def kept(folder: Path) -> list[Line]:
@@ -56,15 +55,14 @@ def check(rows: list[Row], folder: Path) -> None:
 @pytest.mark.thorough
 def test_rows_are_measured(tmp_path: Path) -> None:
     process = rehearse(tmp_path, *(table for table in TABLES if table not in SLOW))
-    process.stdout.read()
-    assert process.wait() == 0
+    process.communicate()
+    assert process.returncode == 0
     check([row for row in ROWS if row.table not in SLOW], tmp_path)
 
 
 @pytest.mark.slow
 def test_each_row_is_measured(tmp_path: Path) -> None:
-    # Not a fork: what compiles, and the processes of rows, would be unlike those of the command.
-    call = [sys.executable, "benchmarks/gpu.py", "all", "--rehearse", "--folder", str(tmp_path)]
+    call = [sys.executable, "-m", "benchmarks.gpu", "all", "--rehearse", "--folder", str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     subprocess.run(call, cwd=ROOT, env=environment, check=True, start_new_session=True)
     check(list(ROWS), tmp_path)
@@ -75,9 +73,10 @@ def test_each_row_is_measured(tmp_path: Path) -> None:
 @pytest.mark.thorough
 def test_a_killed_process_has_kept_its_rows(tmp_path: Path) -> None:
     process = rehearse(tmp_path, "all")
+    assert process.stdout
     shown = [json.loads(process.stdout.readline()) for _ in range(3)]
-    process.process.kill()
-    process.process.join()
+    process.kill()
+    process.communicate()
     assert kept(tmp_path)[:3] == shown
     assert [line["row"] for line in shown] == [row.name for row in ROWS[:3]]
 
@@ -85,8 +84,8 @@ def test_a_killed_process_has_kept_its_rows(tmp_path: Path) -> None:
 @pytest.mark.thorough
 def test_after_the_deadline_each_row_says_so(tmp_path: Path) -> None:
     process = rehearse(tmp_path, "all", "--deadline", "1e-3")
-    process.stdout.read()
-    assert process.wait() == 1
+    process.communicate()
+    assert process.returncode == 1
     assert [line["why"] for line in kept(tmp_path)] == [LATE] * len(ROWS)
 
 
@@ -121,7 +120,7 @@ def test_a_row_that_fails_says_why_and_the_next_is_measured(tmp_path: Path) -> N
     assert lines == kept(tmp_path)
     assert [line.get("why", line.get("values")) for line in lines] == [
         *("RuntimeError: no kernel", LATE),
-        "ModuleNotFoundError: No module named 'benchmarks.gpu_rows.no_module'",
+        "ModuleNotFoundError: No module named 'benchmarks.gpu.no_module'",
         {"ms": 1.0},
     ]
 
@@ -140,7 +139,7 @@ def test_a_row_that_does_not_end_ends_the_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ended = threading.Event()
-    monkeypatch.setattr(runner, "GRACE", 0.0)
+    monkeypatch.setattr(measure, "GRACE", 0.0)
     monkeypatch.setattr("os._exit", lambda code: ended.set())
 
     def hang(bench: Bench) -> dict[str, Any]:
@@ -210,7 +209,7 @@ def test_without_a_card_one_line_says_so(
     assert gpu.main(["all"]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert printed.err.startswith("error: benchmarks/gpu.py needs a CUDA GPU")
+    assert printed.err.startswith("error: benchmarks.gpu needs a CUDA GPU")
     assert printed.err.count("\n") == 1
 
 
@@ -234,5 +233,5 @@ def test_batches_keep_their_budget() -> None:
 
 
 def test_the_page_explains_each_table() -> None:
-    page = (ROOT / "docs" / "gpu.md").read_text(encoding="utf-8")
+    page = (ROOT / "benchmarks" / "gpu" / "README.md").read_text(encoding="utf-8")
     assert all(f"| `{name}` |" in page for name in TABLES)

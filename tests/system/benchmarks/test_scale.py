@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from benchmarks.data import scale
-from tests.helpers.runs.forked_python import ForkedPython
 
 pytestmark = pytest.mark.thorough
 
@@ -17,7 +16,6 @@ def test_every_stage_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sizes = ["--pairs", "4000", "--tokens", "40000", "trainer.max_steps=1", "data.batch_tokens=512"]
-    monkeypatch.setattr("benchmarks.training.process_memory.subprocess.Popen", ForkedPython)
     monkeypatch.setattr(sys, "argv", ["scale.py", *sizes, "--folder", str(tmp_path)])
     scale.main()
     lines = capsys.readouterr().out.splitlines()

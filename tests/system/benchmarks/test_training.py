@@ -15,9 +15,8 @@ from benchmarks.training.matrix_products import Products
 from benchmarks.training.speed import show, subjects, summary
 from benchmarks.training.subject_process import Subject
 from tests.helpers.model.models import tiny_transformer
-from tests.helpers.runs.forked_python import ForkedPython
 from tests.helpers.runs.runs import SMALL, corpus_overrides
-from transformer.cli.config.compose import compose_config, run_settings
+from transformer.cli.config import compose_config, run_settings
 from transformer.model.build import build_transformer
 
 pytestmark = pytest.mark.thorough
@@ -32,8 +31,6 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
     run = [*corpus_overrides(folder), *SMALL, "model.norm_order=post", "trainer.max_steps=100"]
     run.append("loss.label_smoothing=0.1")
     said = {}
-    monkeypatch = pytest.MonkeyPatch()
-    monkeypatch.setattr("benchmarks.training.subject_process.subprocess.Popen", ForkedPython)
     for name in ("ours", "hf", "hf_eager", "torch"):
         subject = Subject(name, "float32", kept=True)
         subject.start(folder, run, threads=1)
@@ -42,7 +39,6 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
         if name == "ours":
             said[name]["products"] = subject.products()
         subject.end()
-    monkeypatch.undo()
     return said
 
 

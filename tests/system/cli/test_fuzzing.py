@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
+from tests.helpers.fuzzing import as_file, mutated, other_text, saved, watched
 from tests.helpers.runs.outcomes import said
 from tests.helpers.runs.processes import TINY, call, overrides_in, tiny_overrides
-from tests.helpers.suite.fuzzing import as_file, mutated, other_text, saved, watched
 from transformer.settings.corpora import CHECKS
 
 pytestmark = pytest.mark.thorough

@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.data.text import WORDS
-from tests.helpers.runs.processes import start_verb
+from tests.helpers.runs.processes import FORKS, start_verb
 from tests.helpers.runs.ranks import forked_ranks
 from tests.helpers.runs.runs import verb
-from tests.helpers.suite.fork_server import FORKS
-from transformer.commands.part_files import BLOCK
+from transformer.commands.line_files import BLOCK
 
 pytestmark = pytest.mark.thorough
 

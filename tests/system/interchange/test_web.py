@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.checks import no_checks
 from tests.helpers.decoding.translators import PAIRS, wordy_translator
 from tests.helpers.serving.browser import BINARY, Page, browser
-from tests.helpers.suite.checks import no_checks
 from transformer.decoding.translator import Translator
 from transformer.interchange.web_page import find_runtime, write_web
 from transformer.settings.data import DataConfig

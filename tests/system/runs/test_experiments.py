@@ -17,7 +17,7 @@ from tests.helpers.runs.runs import PROJECT, composed
 from transformer.__main__ import main
 from transformer.checkpoint.checkpoint import portable_part, read_payload
 from transformer.checkpoint.run_directory import find_checkpoint
-from transformer.cli.config.compose import compose_config, run_settings
+from transformer.cli.config import compose_config, run_settings
 from transformer.data.corpora.catalog import PUBLISHED
 from transformer.data.corpora.resolve import find_splits
 from transformer.model.build import build_transformer

@@ -31,7 +31,6 @@ from tests.helpers.data.corpora import tokenizer_config
 from tests.helpers.decoding.steps import search_config
 from tests.helpers.decoding.translators import PAIRS, tiny_translator
 from tests.helpers.model.models import tiny_transformer
-from tests.helpers.runs.forked_python import ForkedPython
 from tests.helpers.runs.processes import PROJECT
 from tests.helpers.serving.served import ask, limits, serving
 from transformer.data.tokenization.tokenizer import Tokenizer
@@ -429,19 +428,23 @@ def test_a_client_that_hangs_up_is_forgotten() -> None:
 
 
 @contextlib.contextmanager
-def started(home: Path, *arguments: str) -> Iterator[tuple[ForkedPython, str]]:
+def started(home: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """The verb in a process of its own, and its address."""
     command = [sys.executable, "-m", "transformer", "serve", "checkpoint=run", "port=0", *arguments]
-    process = ForkedPython(command, cwd=home, stderr=subprocess.STDOUT)
+    process = subprocess.Popen(
+        command, cwd=home, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
     try:
+        assert process.stdout
         line = process.stdout.readline()
         assert line.startswith("translating from src to tgt at http://127.0.0.1:"), line
         yield process, line.rsplit(maxsplit=1)[1]
     finally:
-        process.process.kill()
-        process.stdout.close()
+        process.kill()
+        process.wait()
 
 
+@pytest.mark.thorough
 def test_the_verb_answers_what_it_has_accepted(home: Path) -> None:
     texts = [f"a b c {number}" for number in range(24)]
     offline = [translation.text for translation in Translator.load(home / "run").translate(texts)]
@@ -456,4 +459,4 @@ def test_the_verb_answers_what_it_has_accepted(home: Path) -> None:
             # The model of a few updates may translate to nothing.
             assert (answer.status, json.loads(answer.read())["translatedText"]) == (200, expected)
         assert process.wait() == 0
-        assert process.stdout.read() == ""
+        assert process.stdout and process.stdout.read() == ""

@@ -8,9 +8,8 @@ import pytest
 from tests.helpers.data.text import write_parallel
 from tests.helpers.runs.runs import SMALL, composed, verb
 from transformer.__main__ import main
-from transformer.cli.config.compose import compose_config
-from transformer.cli.config.settings import command_settings
-from transformer.commands.part_files import LineAssignment, PartFiles
+from transformer.cli.config import command_settings, compose_config
+from transformer.commands.line_files import LineAssignment, PartFiles
 from transformer.commands.translate import job, load_line_translator
 from transformer.decoding.document_translator import DocumentTranslator, in_documents
 from transformer.decoding.translator import Translator

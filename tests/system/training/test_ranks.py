@@ -23,9 +23,9 @@ from tests.helpers.runs.ranks import (
     curve,
     distance,
     ended,
-    fork_ranks,
     forked_ranks,
     free_port,
+    planted,
     started,
     torchrun,
 )
@@ -132,10 +132,9 @@ def test_sharded_weights_train_alike_and_become_one_file(home: Path) -> None:
     assert sizes[1] < 1.05 * sizes[0]
 
 
-def forked_rank_0_is_stopped() -> None:
+def rank_0_is_stopped() -> None:
     from transformer.training.update import UpdateModule
 
-    fork_ranks()
     step = UpdateModule.training_step
 
     def stopped(self: UpdateModule, *update: Any) -> Any:
@@ -146,10 +145,14 @@ def forked_rank_0_is_stopped() -> None:
     UpdateModule.training_step = stopped  # type: ignore[method-assign]
 
 
-def test_a_stopped_run_with_sharded_weights_goes_on_in_one_process(home: Path) -> None:
+def test_a_stopped_run_with_sharded_weights_goes_on_in_one_process(
+    home: Path, tmp_path: Path
+) -> None:
     call = ["train", *settings(home), *DDP, *LENGTH, "trainer=fsdp", "trainer.devices=2"]
     more = ("trainer.val_check_interval=4", "hydra.run.dir=stopped")
-    code, _, stderr = start_verb([*call, *more], home, fault=forked_rank_0_is_stopped).ended()
+    code, _, stderr = verb(
+        *call, *more, home=home, **planted(rank_0_is_stopped, tmp_path / "fault")
+    )
     assert code == 143, stderr
     last = home / "stopped" / "checkpoints" / "last.ckpt"
     assert part_folder_of(last) is not None
@@ -177,18 +180,12 @@ def rank_1_fails() -> None:
     UpdateModule.training_step = failing  # type: ignore[method-assign]
 
 
-def forked_rank_1_fails() -> None:
-    fork_ranks()
-    rank_1_fails()
-
-
-def forked_rank_1_has_no_memory() -> None:
+def rank_1_has_no_memory() -> None:
     """Half way back, when the other rank waits for gradients."""
     import torch
 
     from transformer.training.update import UpdateModule
 
-    fork_ranks()
     losses = UpdateModule.micro_loss
 
     def no_memory(gradient: torch.Tensor) -> None:
@@ -203,10 +200,12 @@ def forked_rank_1_has_no_memory() -> None:
     UpdateModule.micro_loss = micro_loss  # type: ignore[method-assign]
 
 
-def test_a_rank_without_memory_ends_the_run_and_its_checkpoint_is_whole(home: Path) -> None:
+def test_a_rank_without_memory_ends_the_run_and_its_checkpoint_is_whole(
+    home: Path, tmp_path: Path
+) -> None:
     call = ["train", *settings(home), *DDP, *LENGTH, "hydra.run.dir=no-memory"]
-    failing = start_verb([*call, "trainer.devices=2"], home, fault=forked_rank_1_has_no_memory)
-    code, _, stderr = failing.ended()
+    fault = planted(rank_1_has_no_memory, tmp_path / "fault")
+    code, _, stderr = verb(*call, "trainer.devices=2", home=home, **fault)
     assert code == 2, stderr
     (line,) = [line for line in stderr.splitlines() if "error: " in line]
     assert re.search(
@@ -222,21 +221,16 @@ def test_a_rank_that_fails_says_why_and_none_hangs(
     home: Path, tmp_path: Path, launcher: str
 ) -> None:
     call = ["train", *settings(home), *DDP, *LENGTH, f"hydra.run.dir=failing-{launcher}"]
+    fault = planted(rank_1_fails, tmp_path / "fault")
     if launcher == "ours":
-        failing = start_verb([*call, "trainer.devices=2"], home, fault=forked_rank_1_fails)
-        code, _, stderr = failing.ended()
+        code, _, stderr = verb(*call, "trainer.devices=2", home=home, **fault)
         # Nothing of torch's launcher.
         assert code == 2
         assert "Traceback" not in stderr
         assert "elastic" not in stderr
     else:
-        planted = "import os\nif 'LOCAL_RANK' in os.environ:\n"
-        planted += (
-            "    from tests.system.training.test_ranks import rank_1_fails\n    rank_1_fails()\n"
-        )
-        (tmp_path / "sitecustomize.py").write_text(planted)
         call = [*torchrun(0, 1, 2, free_port()), "-m", "transformer", *call]
-        code, stderr = ended(started(call, home, {"PYTHONPATH": str(tmp_path)}), timeout=120)
+        code, stderr = ended(started(call, home, fault), timeout=120)
         # torchrun ends so whatever its processes end with.
         assert code == 1
         assert "RuntimeError" not in stderr
@@ -252,10 +246,9 @@ def test_what_all_ranks_refuse_is_said_once(home: Path) -> None:
     assert not (home / "refused").exists()
 
 
-def fork_locked_ranks() -> None:
+def lock_stderr() -> None:
     """The command and its ranks hold a lock together, until the last of them has ended."""
     fcntl.flock(2, fcntl.LOCK_EX)
-    fork_ranks()
 
 
 def wait_for(pattern: str, log: Path, verb: Verb) -> None:
@@ -282,14 +275,14 @@ def test_ranks_end_with_the_command_and_the_run_goes_on(home: Path) -> None:
     long = ("trainer.max_steps=100000", "trainer.val_check_interval=100000")
     devices = ("trainer.devices=2", "trainer.log_every_n_steps=1", "hydra.run.dir=ended")
     call = ["train", *settings(home), *DDP, *devices, *long]
-    killed = start_verb(call, home, fault=fork_locked_ranks)
+    killed = start_verb(call, home, fault=lock_stderr)
     try:
         wait_for("update 1/", home / "ended" / "train.log", killed)
     finally:
         killed.process.kill()
     wait_for_ranks(killed)
     assert killed.ended()[0] == -signal.SIGKILL
-    resumed = start_verb(["train", "checkpoint=ended", "trust=true"], home, fault=fork_ranks)
+    resumed = start_verb(["train", "checkpoint=ended", "trust=true"], home)
     try:
         wait_for("resuming from", home / "ended" / "train.log", resumed)
         resumed.process.terminate()

@@ -107,7 +107,7 @@ def test_an_output_without_room_is_one_line() -> None:
 READS = """
 import sys
 from transformer.cli.exit import run_to_exit_code
-from transformer.cli.translate.line_io import open_input
+from transformer.cli.translate import open_input
 sys.exit(run_to_exit_code(lambda: print(*open_input(None)[0])))
 """
 

@@ -12,8 +12,7 @@ from tests.helpers.decoding.steps import search_config
 from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer
 from tests.helpers.model.models import portable, run_of, tiny_transformer
 from transformer.checkpoint.checkpoint import PORTABLE, write_payload
-from transformer.cli.config.compose import compose_config
-from transformer.cli.config.settings import command_settings
+from transformer.cli.config import command_settings, compose_config
 from transformer.common.errors import InputError
 from transformer.decoding.alignment import Aligner
 from transformer.decoding.device import suited_batch_tokens, suited_precision

@@ -14,7 +14,7 @@ import yaml
 from torch import distributed as dist
 
 from transformer.__main__ import VERBS, main
-from transformer.cli.config.arguments import config_folder
+from transformer.cli.arguments import config_folder
 from transformer.common.errors import InputError
 from transformer.common.files import CONFIG_DIR
 from transformer.common.processor import processor

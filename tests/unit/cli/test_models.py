@@ -11,7 +11,7 @@ from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer
 from tests.helpers.model.models import portable, tiny_transformer
 from tests.unit.cli.test_load import RUN, called, written
 from transformer.checkpoint.checkpoint import PORTABLE, write_payload
-from transformer.cli.config.compose import compose_config
+from transformer.cli.config import compose_config
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.device import find_device

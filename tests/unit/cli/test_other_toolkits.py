@@ -7,8 +7,8 @@ import pytest
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
-from transformer.cli.config.arguments import config_folder
-from transformer.cli.config.compose import compose_config
+from transformer.cli.arguments import config_folder
+from transformer.cli.config import compose_config
 
 PAGE = Path(__file__).parents[3] / "docs" / "other_toolkits.md"
 GIVEN = re.compile(r"([\w.]+)=([^\s`']+)")

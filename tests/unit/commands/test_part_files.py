@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from transformer.commands.part_files import BLOCK, LineAssignment, PartFiles, open_part
+from transformer.commands.line_files import BLOCK, LineAssignment, PartFiles, open_part
 from transformer.common.errors import InputError
 
 COUNTS = [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK, 7 * BLOCK + 5]

@@ -3,7 +3,7 @@
 import pytest
 
 from transformer.checkpoint.trust import TRUST
-from transformer.commands.scoring import changed_metrics, require_trusted
+from transformer.commands.scored_text import changed_metrics, require_trusted
 from transformer.common.errors import InputError
 from transformer.settings.evaluation import ScoringKeys
 from transformer.settings.metrics import MetricsConfig

@@ -8,7 +8,7 @@ from threading import Thread
 import pytest
 
 from transformer.checkpoint.run_directory import locked, mark_finished
-from transformer.common import cache
+from transformer.common import files
 from transformer.common.files import open_unlinked, written_whole
 from transformer.runs.directory import run_log
 from transformer.training.callbacks.loggers import ContinuedCSVLogger
@@ -91,10 +91,10 @@ def test_a_waiting_process_logs_it_once(tmp_path: Path, caplog: pytest.LogCaptur
     entered: list[str] = []
 
     def wait() -> None:
-        with cache.locked(tmp_path):
+        with files.locked(tmp_path):
             entered.append("after")
 
-    with cache.locked(tmp_path):
+    with files.locked(tmp_path):
         assert not caplog.messages
         waiting = Thread(target=wait)
         waiting.start()

@@ -148,7 +148,7 @@ def test_settings_that_no_corpus_has_are_input_errors() -> None:
     with pytest.raises(InputError, match=r"alignment_threshold=0\.0 must be in \(0, 1\]"):
         tiny_translator(aligner=Aligner(near_best=0.0))
     with pytest.raises(InputError, match="alignment_threshold=2"):
-        tiny_translator().translate(["a"], alignment=Aligner(near_best=2))
+        tiny_translator().translate(["a"], alignment=Aligner(near_best=2.0))
 
 
 @pytest.mark.parametrize("positions", ["learned", "rotary"])

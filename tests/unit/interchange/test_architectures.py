@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from tests.helpers.interchange.architecture_folders import bart_folder, mbart_folder, t5_folder
+from tests.helpers.lazy import hf
 from tests.helpers.model.models import run_of, tiny_config
-from tests.helpers.suite.lazy import hf
 from transformer.__main__ import main
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import Tokenizer

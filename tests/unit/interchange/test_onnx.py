@@ -18,9 +18,9 @@ import pytest
 import tokenizers
 import torch
 
+from tests.helpers.checks import no_checks
 from tests.helpers.decoding.metrics import RAW
 from tests.helpers.decoding.translators import PAIRS, wordy_translator
-from tests.helpers.suite.checks import no_checks
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner, batched_attention

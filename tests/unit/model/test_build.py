@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tests.helpers.model.models import tiny_config, tiny_transformer
-from transformer.cli.config.compose import compose_config, run_settings
+from transformer.cli.config import compose_config, run_settings
 from transformer.common.errors import InputError
 from transformer.model.attention.attention_context import AttentionContext
 from transformer.model.attention.kernels import sdpa

@@ -8,8 +8,8 @@ import pytest
 
 from tests.helpers.runs.plans import plan, refused
 from tests.unit.recipes.test_refusals import write_checkpoint
-from transformer.cli.config.arguments import config_folder
-from transformer.cli.config.compose import compose_config, run_settings
+from transformer.cli.arguments import config_folder
+from transformer.cli.config import compose_config, run_settings
 from transformer.cli.recipe import RECIPES
 from transformer.common.files import CONFIG_DIR
 from transformer.common.own_code import TRUST
@@ -150,9 +150,13 @@ callbacks: {{own: ["own_code:Watch"], patience: 3}}
 @pytest.mark.parametrize(
     ("data", "text"),
     [
-        ("tanaka_enja", "root: {root}"),
         ("g2p", "root: {root}, lang: dut"),
-        ("folder", "root: {root}, source: en, target: ja, test_size: 0"),
+        pytest.param("tanaka_enja", "root: {root}", marks=pytest.mark.thorough),
+        pytest.param(
+            "folder",
+            "root: {root}, source: en, target: ja, test_size: 0",
+            marks=pytest.mark.thorough,
+        ),
     ],
 )
 @pytest.mark.parametrize("recipe", ["distill", "backtranslate"])

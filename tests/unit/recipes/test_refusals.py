@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 from tests.helpers.model.models import tiny_payload
 from tests.helpers.runs.plans import plan, refused
 from transformer.checkpoint.checkpoint import PORTABLE
-from transformer.cli.config.compose import compose_config
+from transformer.cli.config import compose_config
 
 
 def write_checkpoint(run: Path, source: str, target: str, *, lora_rank: int = 0) -> None:

@@ -10,10 +10,10 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 
+from tests.helpers.checks import no_checks
 from tests.helpers.model.models import tiny_config
-from tests.helpers.suite.checks import no_checks
 from transformer import settings
-from transformer.cli.config.compose import compose_config, run_settings
+from transformer.cli.config import compose_config, run_settings
 from transformer.common.errors import InputError
 from transformer.common.schema import Range, typed
 from transformer.settings.corpora import TextConfig

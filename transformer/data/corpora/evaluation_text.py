@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from transformer.common.cache import remembered
 from transformer.common.errors import InputError, MissingFile
+from transformer.common.files import remembered
 from transformer.data.corpora.resolve import AnySplit, JoinedSplit, find_splits
 from transformer.data.corpora.split import Split
 from transformer.data.text.lines import is_large

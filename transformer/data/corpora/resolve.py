@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from transformer.common.cache import locked
 from transformer.common.errors import InputError, MissingFile, errors_name
-from transformer.common.files import PACKAGE, given_path
+from transformer.common.files import PACKAGE, given_path, locked
 from transformer.data.corpora.catalog import PUBLISHED, fetch, find
 from transformer.data.corpora.split import Split, hold_out
 from transformer.data.text.parallel import Corpus, Pair, file_format

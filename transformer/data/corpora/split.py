@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from transformer.common.cache import locked, remembered
 from transformer.common.errors import InputError
+from transformer.common.files import locked, remembered
 from transformer.data.text.lines import file_digest, text_hash
 from transformer.data.text.parallel import SEPARATOR, AnotherTarget, Corpus, Pair
 from transformer.data.text.word_alignment import WordLinks, read_links

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from transformer.common.cache import locked
 from transformer.common.errors import InputError
-from transformer.common.files import given_path
+from transformer.common.files import given_path, locked
 from transformer.data.batching.batch import UNTAGGED, TaggedBatch, collate_tagged
 from transformer.data.batching.batch_sequence import BatchKey, Lengths, PlannedDataset
 from transformer.data.corpora.resolve import pocket_text

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from torch.utils.data import Dataset
 
-from transformer.common.cache import locked
 from transformer.common.errors import InputError, raise_objections
+from transformer.common.files import locked
 from transformer.data.batching.batch import Batch
 from transformer.data.batching.batch_sequence import BatchSequence, MixedDataset
 from transformer.data.binarized.corpus import SIDES, EncodedCorpus, count_pairs, encode_corpus

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from transformer.common.cache import remembered
 from transformer.common.errors import InputError, MissingFile, did_you_mean
+from transformer.common.files import remembered
 
 MAX_LINE = 1_000_000
 """Bytes of the longest line if there is no other limit (``data.max_line``)."""

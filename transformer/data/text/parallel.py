@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
-from transformer.common.cache import remembered
 from transformer.common.errors import InputError
-from transformer.common.files import given_path
+from transformer.common.files import given_path, remembered
 from transformer.data.text.lines import file_digest, is_large, read_lines
 
 Pair = tuple[str, str]

@@ -7,13 +7,13 @@ from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
-from transformer.cli.config.arguments import (
+from transformer.cli.arguments import (
     choices,
     config_folder,
     flags_and_overrides,
     without_plus,
 )
-from transformer.cli.config.compose import compose_config, with_experiment
+from transformer.cli.config import compose_config, with_experiment
 from transformer.common.errors import InputError
 from transformer.common.files import CONFIG_DIR
 from transformer.common.schema import typed

@@ -3,8 +3,8 @@
 import pytest
 from omegaconf import DictConfig
 
-from transformer.cli.config.arguments import ELSEWHERE, known_keys, nearest_key
-from transformer.cli.config.compose import compose_config
+from transformer.cli.arguments import ELSEWHERE, known_keys, nearest_key
+from transformer.cli.config import compose_config
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import torch
 
 from tests.helpers.decoding.translators import PAIRS, tiny_translator
 from transformer.__main__ import main
-from transformer.cli.config.compose import compose_config, given_sentences
+from transformer.cli.config import compose_config, typed_sentences
 from transformer.commands.attention import attention_view, encoded_pair
 from transformer.common.errors import InputError
 from transformer.data.corpora.resolve import find_splits
@@ -153,7 +153,7 @@ def test_blank_and_long_pairs_are_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize("sentence", ["A man, (red)?", "${oc.env:HOME}", "a=b", "[x", "null", ""])
 def test_a_sentence_is_text_with_any_signs(sentence: str) -> None:
     arguments = ["checkpoint=x", f"text={sentence}", "target=null"]
-    assert given_sentences(arguments) == {"text": sentence}
+    assert typed_sentences(arguments) == {"text": sentence}
     config = compose_config("attention", arguments)
     assert (config.text, config.target) == ("given", None)
 
@@ -161,4 +161,4 @@ def test_a_sentence_is_text_with_any_signs(sentence: str) -> None:
 def test_a_sentence_is_needed_and_is_utf_8(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["attention", "checkpoint=x"]) == 2
     assert capsys.readouterr() == ("", "error: attention needs a value for text=\n")
-    assert given_sentences(["text=a\udcff"]) == {"text": "a\ufffd"}
+    assert typed_sentences(["text=a\udcff"]) == {"text": "a\ufffd"}

@@ -9,8 +9,8 @@ import torch
 from transformer.checkpoint.checkpoint import PORTABLE, Portable, read_payload, write_payload
 from transformer.checkpoint.run_directory import run_folder
 from transformer.checkpoint.trust import TRUST
-from transformer.cli.config.compose import compose_config, run_settings
-from transformer.cli.train.resume import config_of_arguments, named_checkpoint
+from transformer.cli.config import compose_config, run_settings
+from transformer.cli.train import named_checkpoint, resumed_settings
 from transformer.common.errors import InputError
 from transformer.model.build import build_transformer
 
@@ -48,18 +48,18 @@ def test_text_outside_that_the_file_names_wants_a_yes(
     payload[PORTABLE]["config"]["data"]["train"] = [path, "here"]
     write_payload(payload, file)
     with pytest.raises(InputError, match=r"last\.ckpt names data\.train=") as caught:
-        config_of_arguments(run, ["seed=6"])
+        resumed_settings(run, ["seed=6"])
     assert path in str(caught.value) and "give it yourself, or add trust=true" in str(caught.value)
-    assert config_of_arguments(run, ["trust=true"]).data.train == (path, "here")
-    assert config_of_arguments(run, ["data.train=[/other,here]"]).data.train == ("/other", "here")
+    assert resumed_settings(run, ["trust=true"]).data.train == (path, "here")
+    assert resumed_settings(run, ["data.train=[/other,here]"]).data.train == ("/other", "here")
     monkeypatch.setenv(TRUST, "true")
-    assert config_of_arguments(run, []).data.train == (path, "here")
+    assert resumed_settings(run, []).data.train == (path, "here")
     monkeypatch.delenv(TRUST)
     payload[PORTABLE]["config"]["data"]["train"] = ["here", "here"]
     payload[PORTABLE]["config"]["metrics"]["custom"] = "os:system"
     write_payload(payload, file)
     with pytest.raises(InputError, match=r"names metrics\.custom=os:system"):
-        config_of_arguments(run, ["seed=6"])
+        resumed_settings(run, ["seed=6"])
 
 
 def test_nothing_in_a_config_is_interpolated(run: Path) -> None:
@@ -67,20 +67,20 @@ def test_nothing_in_a_config_is_interpolated(run: Path) -> None:
     payload = read_payload(file)
     payload[PORTABLE]["config"]["data"]["root"] = "x/${oc.env:HOME}"
     write_payload(payload, file)
-    assert config_of_arguments(file, ["trust=true"]).data.root == "x/${oc.env:HOME}"
+    assert resumed_settings(file, ["trust=true"]).data.root == "x/${oc.env:HOME}"
 
 
 def test_the_config_is_that_of_the_run(run: Path, tmp_path: Path) -> None:
-    config = config_of_arguments(run, [])
+    config = resumed_settings(run, [])
     assert (config.model.d_model, config.seed, config.data.root) == (16, 5, "here")
-    of_the_file = config_of_arguments(run / "checkpoints" / "last.ckpt", [])
+    of_the_file = resumed_settings(run / "checkpoints" / "last.ckpt", [])
     assert config == replace(of_the_file, checkpoint=config.checkpoint)
     for file, message in (
         (run / "checkpoints" / "tuned.ckpt", r"tuned\.ckpt has only weights; resume from"),
         (tmp_path / "nowhere", "nowhere does not exist"),
     ):
         with pytest.raises(InputError, match=message):
-            config_of_arguments(file, [])
+            resumed_settings(file, [])
     file = run / "checkpoints" / "last.ckpt"
     assert run_folder(run) == run_folder(file) == run
     assert run_folder(file.rename(tmp_path / "moved.ckpt")) == tmp_path
@@ -95,25 +95,25 @@ def test_single_keys_change(run: Path) -> None:
         "optimizer.lr=5e-4",
         "trainer.max_time=00:01:00:00",
     ]
-    config = config_of_arguments(run, arguments)
+    config = resumed_settings(run, arguments)
     assert config.checkpoint == run
     assert config.trainer.max_steps == 77
     assert list(config.optimizer.betas) == [0.8, 0.9]
     assert config.data.root is None
     assert config.optimizer.lr == 5e-4
     assert config.trainer.max_time == "00:01:00:00"
-    before = config_of_arguments(run, [])
+    before = resumed_settings(run, [])
     data = replace(before.data, root=None)
     changed = replace(before, data=data, trainer=config.trainer, optimizer=config.optimizer)
     assert config == changed  # and nothing else
-    free = config_of_arguments(run, ["tokenizer.sampling=0.3", "metrics.tokenize=13a"])
+    free = resumed_settings(run, ["tokenizer.sampling=0.3", "metrics.tokenize=13a"])
     assert (free.tokenizer.sampling, free.metrics.tokenize) == (0.3, "13a")
     # A copy changes with its key unless it was set.
-    assert config_of_arguments(run, []).trainer.precision == "bf16-mixed"
-    assert config_of_arguments(run, ["precision=32-true"]).trainer.precision == "32-true"
-    config = config_of_arguments(run, ["seed=9", "trainer.max_steps=77"])
+    assert resumed_settings(run, []).trainer.precision == "bf16-mixed"
+    assert resumed_settings(run, ["precision=32-true"]).trainer.precision == "32-true"
+    config = resumed_settings(run, ["seed=9", "trainer.max_steps=77"])
     assert (config.data.seed, config.schedule_to_the_end.total) == (9, 77)
-    config = config_of_arguments(run, ["seed=9", "data.seed=3", "schedule.total=5"])
+    config = resumed_settings(run, ["seed=9", "data.seed=3", "schedule.total=5"])
     assert (config.seed, config.data.seed, config.schedule.total) == (9, 3, 5)
     for key in ("data.seed", "schedule.total"):
         file = run / "checkpoints" / "last.ckpt"
@@ -121,7 +121,7 @@ def test_single_keys_change(run: Path) -> None:
         group, name = key.split(".")
         payload[PORTABLE]["config"][group][name] = 123
         write_payload(payload, file)
-    config = config_of_arguments(run, ["seed=9", "trainer.max_steps=77"])
+    config = resumed_settings(run, ["seed=9", "trainer.max_steps=77"])
     assert (config.data.seed, config.schedule.total) == (123, 123)
 
 
@@ -131,7 +131,7 @@ def test_a_run_is_found_whatever_its_path_is_called(run: Path, name: str, quote:
     renamed = run.rename(run.with_name(name))
     arguments = [f"checkpoint={quote}{renamed}{quote}", "trainer.max_steps=77"]
     assert named_checkpoint(arguments) == renamed
-    config = config_of_arguments(renamed, arguments)
+    config = resumed_settings(renamed, arguments)
     assert (config.checkpoint, config.trainer.max_steps) == (renamed, 77)
 
 
@@ -149,14 +149,14 @@ def test_what_is_held_out_stays(run: Path) -> None:
         ("data.streaming=true", None),
     ):
         if key is None:
-            config_of_arguments(run, [argument])
+            resumed_settings(run, [argument])
             continue
         with pytest.raises(InputError, match=rf"^data\.{key} cannot change: a run resumes with"):
-            config_of_arguments(run, [argument])
+            resumed_settings(run, [argument])
     payload[PORTABLE]["config"]["data"] |= {"corpora": {"web": {"validation_size": 3}}}
     write_payload(payload, file)
     with pytest.raises(InputError, match=r"^data\.corpora\.web\.validation_size cannot change"):
-        config_of_arguments(run, ["data.corpora.web.validation_size=4"])
+        resumed_settings(run, ["data.corpora.web.validation_size=4"])
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_what_is_held_out_stays(run: Path) -> None:
 )
 def test_refusals(run: Path, argument: str, message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
-        config_of_arguments(run, [f"checkpoint={run}", argument])
+        resumed_settings(run, [f"checkpoint={run}", argument])
     assert "\n" not in str(caught.value)
 
 

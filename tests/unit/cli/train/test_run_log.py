@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from transformer.cli.train.run_log import log_to_stderr
+from transformer.cli.train import log_to_stderr
 
 
 @pytest.fixture(autouse=True)

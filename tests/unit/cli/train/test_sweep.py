@@ -7,7 +7,7 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 
 from transformer.__main__ import main
-from transformer.cli.train.sweep import recorded, show_jobs, sweep_directory
+from transformer.cli.sweep import recorded, show_jobs, sweep_directory
 from transformer.common.errors import InputError, Interrupted
 
 pytest.importorskip("hydra_plugins.hydra_optuna_sweeper")

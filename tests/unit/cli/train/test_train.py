@@ -1,15 +1,13 @@
 """What the verb asks of a run before anything is trained."""
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hydra.types import RunMode
 
 from transformer.__main__ import main
-from transformer.cli.config.compose import compose_config, run_settings
-from transformer.cli.train import processes, train
+from transformer.cli import train
+from transformer.cli.config import compose_config, run_settings
 from transformer.common.errors import InputError
 from transformer.runs.processes import RankCall
 from transformer.settings.run import RunConfig
@@ -22,7 +20,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What would be trained."""
     runs: list[Any] = []
     monkeypatch.setattr("transformer.runs.train.train", lambda *run, **how: runs.append(how))
-    monkeypatch.setattr(processes, "log_to_stderr", lambda *run, **how: None)
+    monkeypatch.setattr(train, "log_to_stderr", lambda *run, **how: None)
     monkeypatch.setattr(cpu_allocator, "keep_freed_memory", lambda: True)
     return runs
 
@@ -33,26 +31,25 @@ def settings(*overrides: str) -> RunConfig:
 
 def test_only_rank_0_asks_for_a_sweep(trained: list[Any], tmp_path: Path) -> None:
     """Rank 0 alone has the objective."""
-    processes.train_as_rank(1, RankCall(settings("objective=val/loss"), tmp_path))
+    train.train_as_rank(1, RankCall(settings("objective=val/loss"), tmp_path))
     assert len(trained) == 1
     with pytest.raises(InputError, match="objective=val/loss is for a sweep; add --multirun"):
-        processes.train_as_rank(0, RankCall(settings("objective=val/loss"), tmp_path))
+        train.train_as_rank(0, RankCall(settings("objective=val/loss"), tmp_path))
     assert len(trained) == 1
 
 
 def test_a_sweep_is_refused_before_its_trials_train(
-    trained: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trained: list[Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    job = SimpleNamespace(
-        mode=RunMode.MULTIRUN,
-        overrides=SimpleNamespace(task=[]),
-        runtime=SimpleNamespace(output_dir=tmp_path),
-        sweeper={},
-    )
-    config = compose_config("train", ["objective=val/bleu", "metrics=exact"])
-    monkeypatch.setattr(train, "HydraConfig", SimpleNamespace(get=lambda: job))
-    with pytest.raises(InputError, match=r"^objective=val/bleu .* val/loss, val/exact_match, val/"):
-        train._trial(config)
+    monkeypatch.setattr("sys.argv", ["train.py"])
+    sweep = ["--multirun", "metrics=exact", f"hydra.sweep.dir={tmp_path}"]
+    assert main(["train", *sweep, "objective=val/bleu"]) == 2
+    error = capsys.readouterr().err
+    assert "error: objective=val/bleu is not there" in error
+    assert "val/loss, val/exact_match" in error
     assert not trained
 
 
@@ -70,7 +67,7 @@ def test_wrong_values_are_refused_before_anything_is_written(
     trained: list[Any], tmp_path: Path, override: str, says: str
 ) -> None:
     with pytest.raises(InputError, match=says):
-        processes.train_as_rank(0, RankCall(settings(override), tmp_path / "run"))
+        train.train_as_rank(0, RankCall(settings(override), tmp_path / "run"))
     assert not trained
     assert not (tmp_path / "run").exists()
 
@@ -86,12 +83,11 @@ def test_every_rank_knows_whether_the_size_was_asked_for(
         return told[0]
 
     monkeypatch.setattr(Rank, "agreed", lambda index, value: agreed(value))
-    monkeypatch.setattr(processes, "external_rank", lambda: Rank(0, 2, "first", 29500))
-    processes.train_as_rank(0, RankCall(settings(), tmp_path / "run", fit_vocabulary=fit))
-    for module in (processes, train):
-        monkeypatch.setattr(module, "external_rank", lambda: Rank(1, 2, "first", 29500))
-    monkeypatch.setattr(processes, "end_rank", lambda: None)
-    train.run([])
+    monkeypatch.setattr(train, "external_rank", lambda: Rank(0, 2, "first", 29500))
+    train.train_as_rank(0, RankCall(settings(), tmp_path / "run", fit_vocabulary=fit))
+    monkeypatch.setattr(train, "external_rank", lambda: Rank(1, 2, "first", 29500))
+    monkeypatch.setattr(train, "end_rank", lambda: None)
+    train.run_train([])
     assert [how["fit_vocabulary"] for how in trained] == [fit] * 2
 
 
@@ -118,7 +114,7 @@ def test_all_that_is_wrong_with_a_group_is_told_at_once(
     trained: list[Any], tmp_path: Path, overrides: list[str], parts: list[str]
 ) -> None:
     with pytest.raises(InputError) as caught:
-        processes.train_as_rank(0, RankCall(settings(*overrides), tmp_path / "run"))
+        train.train_as_rank(0, RankCall(settings(*overrides), tmp_path / "run"))
     said = str(caught.value).split("; also ")
     assert len(said) == len(parts)
     assert all(any(one.startswith(part) for one in said) for part in parts)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from transformer.cli.translate.line_io import _LineReader, open_output
+from transformer.cli.translate import LineReader, open_output
 from transformer.common.errors import InputError
 
 
@@ -22,7 +22,7 @@ def pipe() -> Iterator[tuple[int, int]]:
 
 def test_half_a_line_is_not_ready(pipe: tuple[int, int]) -> None:
     reading, writing = pipe
-    reader = _LineReader(reading)
+    reader = LineReader(reading)
     lines = iter(reader)
     assert not reader.ready()
     os.write(writing, b"one\ntwo")
@@ -44,7 +44,7 @@ def test_what_is_no_text_is_named_by_its_line(pipe: tuple[int, int]) -> None:
     reading, writing = pipe
     os.write(writing, b"\xef\xbb\xbfone\n\xff\n")
     os.close(writing)
-    lines = iter(_LineReader(reading))
+    lines = iter(LineReader(reading))
     assert next(lines) == "one"
     with pytest.raises(InputError, match=r"^stdin:2: byte 1 of the line is not UTF-8; convert"):
         next(lines)
@@ -53,7 +53,7 @@ def test_what_is_no_text_is_named_by_its_line(pipe: tuple[int, int]) -> None:
 def test_a_line_without_an_end_is_not_read_for_ever() -> None:
     zeros = os.open("/dev/zero", os.O_RDONLY)
     try:
-        reader = _LineReader(zeros)
+        reader = LineReader(zeros)
         assert reader.ready()
         with pytest.raises(InputError, match=r"^stdin:1: the line is longer than 1,000,000 bytes"):
             next(iter(reader))

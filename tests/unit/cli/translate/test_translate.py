@@ -10,8 +10,7 @@ import pytest
 from tests.helpers.decoding.translators import tiny_translator
 from tests.helpers.runs.tuning_runs import write_run
 from transformer.__main__ import main
-from transformer.cli.config.compose import compose_config
-from transformer.cli.config.settings import command_settings
+from transformer.cli.config import command_settings, compose_config
 from transformer.commands.translate import job
 from transformer.common import errors
 from transformer.quality.failures.flags import Detector

@@ -16,8 +16,7 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 from torch import nn
 
 from tests.helpers.data.corpora import data_module, write_corpus
-from tests.helpers.runs.processes import exit_code
-from tests.helpers.suite.fork_server import FORKS
+from tests.helpers.runs.processes import FORKS, exit_code
 from transformer.data.batching.batch import Batch
 from transformer.data.batching.batch_sequence import RankAssignment
 from transformer.data.batching.loader import Update, UpdateLoader

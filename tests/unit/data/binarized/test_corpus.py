@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.data.corpora import SENTENCES, data_module, tokenizer_config, write_corpus
-from tests.helpers.runs.processes import exit_code
-from tests.helpers.suite.fork_server import FORKS
+from tests.helpers.runs.processes import FORKS, exit_code
 from transformer.common.errors import InputError
 from transformer.data.binarized import corpus as corpus_module
 from transformer.data.binarized.corpus import EncodedCorpus, ShardWriter, count_pairs, encode_corpus

@@ -15,8 +15,8 @@ from tests.helpers.data.corpora import (
     translation_data,
     write_corpus,
 )
-from transformer.common.cache import locked
 from transformer.common.errors import InputError
+from transformer.common.files import locked
 from transformer.data.batching.batch import Batch
 from transformer.data.datamodules.translation import TranslationData
 

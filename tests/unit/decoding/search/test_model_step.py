@@ -12,8 +12,7 @@ from torch.utils import backend_registration
 
 from tests.helpers.decoding.steps import search_config
 from tests.helpers.model.models import tiny_config
-from tests.helpers.runs.processes import exit_code
-from tests.helpers.suite.fork_server import FORKS
+from tests.helpers.runs.processes import FORKS, exit_code
 from transformer.decoding.batched_search import search_batch
 from transformer.decoding.search.model_step import Ensemble
 from transformer.model.build import build_transformer

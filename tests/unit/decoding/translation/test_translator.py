@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
+from tests.helpers.checks import no_checks
 from tests.helpers.decoding.steps import search_config
 from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer, tiny_translator
 from tests.helpers.model.models import portable
-from tests.helpers.suite.checks import no_checks
 from transformer.checkpoint.checkpoint import PORTABLE, write_payload
 from transformer.common.errors import InputError
 from transformer.decoding.batched_search import ModelSearcher

@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 from pytorch_lightning import LightningModule
 
 from tests.helpers.training.fakes import fake_trainer
-from transformer.cli.config.arguments import config_folder
+from transformer.cli.arguments import config_folder
 from transformer.common.errors import Interrupted
 from transformer.common.processes import SIGNALS, handling
 from transformer.training.callbacks.graceful_shutdown import GracefulStop, stoppable

@@ -1,0 +1,216 @@
+"""Trainings that a benchmark wants to be there: made once, and gone on with if stopped.
+
+A run of train.py, or the stages of a recipe. It does not know what they are for.
+"""
+
+import csv
+import json
+import math
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from benchmarks.support.calls import Calls
+from transformer.checkpoint.run_directory import is_finished
+from transformer.cli.config import compose_config, run_settings
+from transformer.runs.report import require_config
+from transformer.runs.resume import changes
+from transformer.settings.metrics import MetricsConfig
+
+
+@dataclass(frozen=True)
+class Training(ABC):
+    """What was asked for, and where it is.
+
+    Attributes:
+        overrides: ``KEY=VALUE``, but for the folder.
+        folder: Where it writes; its log and its calls are beside, under the same name.
+    """
+
+    overrides: tuple[str, ...]
+    folder: Path
+
+    @abstractmethod
+    def check(self) -> None:
+        """Refuse a folder that holds something else.
+
+        Raises:
+            SystemExit: It does.
+        """
+
+    def train(self, threads: int, until: float = math.inf) -> None:
+        """Train until it is finished, or is stopped at this time of ``time.monotonic``.
+
+        Raises:
+            SystemExit: It cannot be trained, what it said is in the file ``FOLDER.log``.
+        """
+        if time.monotonic() >= until:
+            return
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        if not self.folder.exists():
+            # Those of a run that was moved away.
+            self._calls_file.unlink(missing_ok=True)
+            self._log.unlink(missing_ok=True)
+        code = self.calls.run(self.call, self._log, threads, until)
+        if code and time.monotonic() < until:
+            raise SystemExit(f"{' '.join(self.call)}: exit code {code}, see {self._log}")
+
+    @property
+    @abstractmethod
+    def call(self) -> list[str]:
+        """What makes it, or goes on with it."""
+
+    @property
+    @abstractmethod
+    def run(self) -> Path:
+        """The run directory of what was trained last."""
+
+    @property
+    def calls(self) -> Calls:
+        """Those that have made it."""
+        return Calls(self._calls_file)
+
+    @property
+    def hours(self) -> float:
+        """That training, validation and tests have taken, restarts included."""
+        return self.calls.hours
+
+    @property
+    def commit(self) -> str:
+        """Of the code that trained it."""
+        return self.calls.commit
+
+    # Both beside the folder, which train.py takes away where it refuses a call.
+
+    @property
+    def _calls_file(self) -> Path:
+        return self.folder.with_name(f"{self.folder.name}.calls.jsonl")
+
+    @property
+    def _log(self) -> Path:
+        return self.folder.with_name(f"{self.folder.name}.log")
+
+
+Run = TypeVar("Run", bound=Training)
+
+
+@dataclass(frozen=True)
+class Chained(Training):
+    """The stages of a recipe; ``last`` is that of the training whose model is wanted."""
+
+    last: str
+
+    def check(self) -> None:
+        """Leaves that to the recipe, which knows what its stages were made of."""
+
+    @property
+    def call(self) -> list[str]:
+        """Passes over stages that are done."""
+        return ["-m", "transformer", *self.overrides, f"output={self.folder}"]
+
+    @property
+    def run(self) -> Path:
+        """Of its last training."""
+        return self.folder / self.last
+
+
+@dataclass(frozen=True)
+class Trained(Training):
+    """One run of train.py."""
+
+    def train(self, threads: int, until: float = math.inf) -> None:
+        """Train, unless it is finished; see ``Training``.
+
+        Raises:
+            SystemExit: It cannot be trained, or nobody knows in which calls it was.
+        """
+        if not is_finished(self.folder):
+            super().train(threads, until)
+        elif not self._calls_file.exists():
+            raise SystemExit(
+                f"{self._calls_file} is not there, which says how long {self.folder} took on which "
+                "machine; put it back, or move that folder away to train again"
+            )
+
+    @property
+    def call(self) -> list[str]:
+        """Goes on where it was stopped."""
+        where = (f"hydra.run.dir={self.folder}", "checkpoint=auto")
+        return ["train.py", *self.overrides, *where]
+
+    @property
+    def run(self) -> Path:
+        """The folder itself."""
+        return self.folder
+
+    def check(self) -> None:
+        """Refuse a folder with a run of other settings.
+
+        Raises:
+            SystemExit: It has one.
+        """
+        if not (self.folder / "config.yaml").exists():
+            return
+        wanted = run_settings(compose_config("train", self.overrides))
+        if changed := changes(require_config(self.folder), wanted):
+            raise SystemExit(
+                f"{self.folder} holds a run with another {changed[0].partition(':')[0]} than is "
+                "asked for now; move it away to train again"
+            )
+
+    @property
+    def metrics(self) -> MetricsConfig:
+        """How its text is compared."""
+        return require_config(self.folder).metrics
+
+    @property
+    def validated(self) -> list[tuple[int, float]]:
+        """Each validation: after how many updates, and the score that chooses."""
+        column = f"val/{self.metrics.choose}"
+        with open(self.folder / "metrics.csv", newline="") as file:
+            rows = list(csv.DictReader(file))
+        return [(int(row["step"]) + 1, float(row[column])) for row in rows if row[column]]
+
+    def scores(self, split: str) -> list[dict[str, Any]]:
+        """The scores of a test split: name, score, signature and more."""
+        found: list[dict[str, Any]] = json.loads((self.folder / f"{split}.json").read_text())
+        return found
+
+
+def train_all(
+    runs: Sequence[Run], *, processes: int, threads: int, until: float = math.inf
+) -> Iterator[Run]:
+    """Train what is missing, several at a time, and give each when it is done.
+
+    At the time ``until`` of ``time.monotonic`` they are stopped.
+
+    Raises:
+        SystemExit: One is refused, before any is trained; or some cannot be trained, and the
+            others are first.
+    """
+    for run in runs:
+        run.check()
+    failed = []
+    with ThreadPoolExecutor(processes) as pool:
+        trained = {pool.submit(run.train, threads, until): run for run in runs}
+        try:
+            for future in as_completed(trained):
+                run = trained[future]
+                if isinstance(error := future.exception(), SystemExit):
+                    failed.append(str(error))
+                    continue
+                future.result()
+                if until < math.inf and not is_finished(run.folder):
+                    print(f"{run.folder.name}: no time is left", file=sys.stderr, flush=True)
+                    continue
+                print(f"{run.folder.name}: done", file=sys.stderr, flush=True)
+                yield run
+        finally:
+            pool.shutdown(cancel_futures=True)
+    if failed:
+        raise SystemExit("\n".join(failed))

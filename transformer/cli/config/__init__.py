@@ -1,1 +1,0 @@
-"""Configs: composed, explained, listed."""

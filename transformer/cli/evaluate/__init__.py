@@ -1,1 +1,0 @@
-"""Commands that score a model."""

@@ -1,1 +1,0 @@
-"""Models to and from other programs: ``import``, ``export`` and ``push``."""

@@ -1,1 +1,0 @@
-"""Commands that read lines and write lines."""
