@@ -230,10 +230,7 @@ _NAMES = {
         "TranslatorConfig",
     ),
     "tasks.base": ("Task",),
-    "tasks.translation": (
-        "TranslationModule",
-        "TranslationTask",
-    ),
+    "tasks.translation": ("TranslationModule", "TranslationTask"),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
