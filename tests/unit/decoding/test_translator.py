@@ -1,7 +1,8 @@
-"""Raw text in, raw text out: order, blanks, length, modes, n-best and attention."""
+"""Raw text in, raw text out: order, batches, blanks, lengths, n-best lists, attention, streams."""
 
 import json
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +11,23 @@ import torch
 
 from tests.helpers.checks import no_checks
 from tests.helpers.decoding.steps import search_config
-from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer, tiny_translator
-from tests.helpers.model.models import portable
-from transformer.checkpoint.checkpoint import PORTABLE, write_payload
+from tests.helpers.decoding.translators import (
+    PAIRS,
+    save_translator,
+    tiny_tokenizer,
+    tiny_translator,
+)
 from transformer.common.errors import InputError
-from transformer.decoding.batched_search import ModelSearcher
+from transformer.data.tokenization.tags import SourceTags, parse_tags, with_tags
+from transformer.decoding import batched_search
+from transformer.decoding.batched_search import search_batch
+from transformer.decoding.batching import without_end
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.forced_decoding import attention_maps
-from transformer.decoding.long_inputs import Segment, warn_about_length_limit
-from transformer.decoding.search.model_step import ModelStep
+from transformer.decoding.long_inputs import warn_about_length_limit
+from transformer.decoding.search.model_step import build_step
 from transformer.decoding.translator import BLANK, Translator, length_counts
 from transformer.model.attention.multi_head import MultiHeadAttention
-from transformer.model.transformer import Transformer
 
 TEXTS = [source for source, _ in PAIRS] + ["", "dog", "a cat reads the book . the child sleeps ."]
 
@@ -41,20 +47,16 @@ def test_order_and_batches_do_not_matter(beam_size: int) -> None:
 def test_translations_that_reach_the_longest_length_are_counted(
     algorithm: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    limits = {"max_length_ratio": 0.0, "max_length_offset": 3, "nbest": 1}
-    wide = {"beam_size": 1 if algorithm == "greedy" else 4, "algorithm": algorithm}
-    translator = tiny_translator(**limits, **wide)
-    found = translator.translate(TEXTS)
+    search = {"beam_size": 1 if algorithm == "greedy" else 4, "algorithm": algorithm}
+    found = tiny_translator(max_length_offset=3, **search).translate(TEXTS)
     longest = [len(translation.tokens) == 3 for translation in found]
     counts = length_counts(found)
-    assert counts == (sum(longest), 6) and counts[0] > 0  # the blank ones are not there
+    assert counts == (sum(longest), 6) and counts[0] > 0  # without the blank text
     warn_about_length_limit([counts, (0, 4)])
     assert caplog.messages[0].startswith(f"{counts[0]} of 10 outputs reached the maximum")
     caplog.clear()
-    free = tiny_translator(max_length_offset=12, max_length=14, **wide)
-    free.translate(TEXTS[:1])
     # The model has no more positions.
-    assert free.max_subwords == 13
+    assert tiny_translator(max_length_offset=12, max_length=14, **search).max_subwords == 13
     warn_about_length_limit([(0, 6)])
     assert not caplog.messages
 
@@ -62,19 +64,26 @@ def test_translations_that_reach_the_longest_length_are_counted(
 def test_a_batch_keeps_the_budget_and_uses_it(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[tuple[int, int]] = []
 
-    class RecordingStep(ModelStep):
-        def __init__(self, model: Transformer, source: torch.Tensor, beam: int, *more: Any) -> None:
-            sizes.append((len(source), source.numel() * beam))
-            super().__init__(model, source, beam, *more)
+    def counted(model: Any, source: torch.Tensor, beam: int, *more: Any) -> Any:
+        sizes.append((len(source), source.numel() * beam))
+        return build_step(model, source, beam, *more)
 
-    monkeypatch.setattr("transformer.decoding.search.model_step.ModelStep", RecordingStep)
+    monkeypatch.setattr(batched_search, "build_step", counted)
     tiny_translator(100, beam_size=2, max_length_offset=1).translate(TEXTS * 6)
-    assert sum(rows for rows, _ in sizes) == 36  # the blank ones are not there
+    assert sum(rows for rows, _ in sizes) == 36  # without the blank text
     assert all(tokens <= 100 for _, tokens in sizes)
     assert sum(tokens for _, tokens in sizes) > 70 * len(sizes)
     sizes.clear()
     tiny_translator(3, beam_size=2, max_length_offset=1).translate(TEXTS)
     assert [rows for rows, _ in sizes] == [1] * 6
+    # The parts of a long text share a batch of eight in any case.
+    long = " ".join(source for source, _ in PAIRS * 3)
+    sizes.clear()
+    [alone] = tiny_translator(3, max_length=24).translate([long])
+    assert [rows for rows, _ in sizes] == [8, 4]
+    [together] = tiny_translator(10_000, max_length=24).translate([long])
+    assert [rows for rows, _ in sizes] == [8, 4, 12]
+    assert (alone.text, alone.tokens) == (together.text, together.tokens)
 
 
 @pytest.mark.parametrize("blank", ["", " ", "\t", "\u2028", "\u00a0 \r\n"])
@@ -82,13 +91,16 @@ def test_a_blank_text_has_a_blank_translation(blank: str) -> None:
     translator = tiny_translator()
     assert translator.translate([blank, "a dog", blank])[::2] == [BLANK, BLANK]
     assert translator.translate([]) == []
-    # The sign for the space is not blank.
+    # SentencePiece's sign for the space is not blank.
     [translation] = tiny_translator(max_length_ratio=1.0).translate(["\u2581"])
     assert translation.source_tokens[-3:] == ("<0xE2>", "<0x96>", "<0x81>")
     assert translation.tokens
-    with pytest.raises(TypeError, match="a list of texts, not one string"):
+
+
+def test_a_text_in_place_of_a_list_of_texts_is_an_error() -> None:
+    with pytest.raises(TypeError, match="not one string"):
         tiny_translator().translate("a b")
-    with no_checks(), pytest.raises(TypeError, match="a list of texts; 1 is no string"):
+    with no_checks(), pytest.raises(TypeError, match="1 is no string"):
         tiny_translator().translate([1])  # type: ignore[list-item]
 
 
@@ -115,8 +127,8 @@ def test_a_long_text_is_cut_with_a_warning(
     text = " ".join(source for source, _ in PAIRS)
     with caplog.at_level(logging.WARNING):
         whole, short = translator.translate([text, "a dog ."], attention=True)
-    said = "a text: longer than the 23 subwords that the model knows; translated in 4 parts"
-    assert [record.message for record in caplog.records] == [said]
+    assert len(caplog.messages) == 1 and "23 subwords" in caplog.messages[0]
+    assert caplog.messages[0].endswith("4 parts")
     parts = translator.translate([source for source, _ in PAIRS])
     assert whole.text == " ".join(part.text for part in parts)
     assert whole.tokens == tuple(token for part in parts for token in part.tokens)
@@ -134,26 +146,17 @@ def test_a_long_text_is_cut_with_a_warning(
         [*["a dog"] * 9, long, long], name=lambda index: f"stdin:{index + 1}"
     )
     assert len(list(found)) == 11
-    said = "stdin:10 and 1 more: longer than the 23 subwords that the model knows; "
-    said += "translated in 8 parts"
-    assert [record.message for record in caplog.records] == [said]
+    assert len(caplog.messages) == 1 and caplog.messages[0].startswith("stdin:10 and 1 more: ")
+    assert caplog.messages[0].endswith("8 parts")
 
 
 def test_a_line_longer_than_the_training_text_is_split_into_sentences(tmp_path: Path) -> None:
     translator = tiny_translator(max_length=64, max_length_ratio=1.0)
     sentences = [source for source, _ in PAIRS]
-    config = {
-        "task": "translation",
-        "decoding": {name: getattr(translator.search, name) for name in vars(search_config())},
-        "loss": {"alignment_weight": 0.0, "alignment_layer": None, "alignment_head": 0},
-    }
-    part = portable(translator.model.config, tiny_tokenizer().to_state(), config)
-    weights = {f"model.{k}": v for k, v in translator.model.state_dict().items()}
-    file = tmp_path / "best.ckpt"
-    write_payload({"state_dict": weights, PORTABLE: part | {"longest_source": 23}}, file)
-    loaded = Translator.load(file)
-    whole, short = loaded.translate([" ".join(sentences), " ".join(sentences[:1])])
-    assert whole.text == " ".join(one.text for one in loaded.translate(sentences))
+    save_translator(translator, tmp_path / "best.ckpt", longest_source=23)
+    loaded = Translator.load(tmp_path / "best.ckpt")
+    whole, short = loaded.translate([" ".join(sentences), sentences[0]])
+    assert whole.text == " ".join(part.text for part in loaded.translate(sentences))
     assert (whole.parts, short.parts) == (4, 1)
     assert (whole.to_json()["parts"], "parts" in short.to_json()) == (4, False)
 
@@ -163,22 +166,6 @@ def test_a_required_phrase_is_in_one_part_of_a_split_text() -> None:
     long = " ".join(source for source, _ in PAIRS)
     [found] = translator.translate([long], [Constraints(must=("buch",))])
     assert (found.parts, found.unmet) == (4, ())
-
-
-def test_segments_of_a_long_text_share_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    searched: list[int] = []
-    search = ModelSearcher._search_in_memory
-
-    def counted(self: ModelSearcher, segments: list[Segment]) -> Any:
-        searched.append(len(segments))
-        return search(self, segments)
-
-    monkeypatch.setattr(ModelSearcher, "_search_in_memory", counted)
-    long = " ".join(source for source, _ in PAIRS * 3)
-    translators = [tiny_translator(size, max_length=24) for size in (3, 10_000)]
-    alone, together = (translator.translate([long])[0] for translator in translators)
-    assert (alone.text, alone.tokens) == (together.text, together.tokens)
-    assert searched == [8, 4, 12]
 
 
 def test_attention_is_that_of_the_best_candidate() -> None:
@@ -196,17 +183,13 @@ def test_attention_is_that_of_the_best_candidate() -> None:
         assert weights.shape == (len(translation.tokens), len(source))
         assert (weights >= 0).all()
         assert (weights.sum(1) < 1).all()  # the end of the source has the rest
-    # JSON holds plain values.
-    translator = tiny_translator(beam_size=2, nbest=2)
-    [plain] = translator.translate(["a dog runs ."])
-    [mapped] = translator.translate(["a dog runs ."], attention=True)
-    values = json.loads(json.dumps(mapped.to_json()))
+    # JSON has plain values.
+    values = json.loads(json.dumps(mapped[0].to_json()))
     weights = values.pop("attention")
-    assert values == json.loads(json.dumps(plain.to_json()))
+    assert values == json.loads(json.dumps(plain[0].to_json()))
     assert [len(row) for row in weights] == [len(values["source_tokens"])] * len(values["tokens"])
-    assert values["text"] == values["nbest"][0]["text"] == plain.text
-    assert "".join(values["source_tokens"]).replace("\u2581", " ").strip() == "a dog runs ."
-    assert json.loads(json.dumps(BLANK.to_json()))["text"] == ""
+    assert values["text"] == values["nbest"][0]["text"] == plain[0].text
+    assert "".join(values["source_tokens"]).replace("\u2581", " ").strip() == TEXTS[0]
 
 
 def test_recording_of_attention_restores_the_kernels() -> None:
@@ -249,17 +232,8 @@ def test_a_line_end_spelled_by_the_model_does_not_reach_the_text() -> None:
 
 def test_load_from_a_file_and_from_a_run(tmp_path: Path) -> None:
     translator = tiny_translator(beam_size=2)
-    config = {
-        "task": "translation",
-        "decoding": {name: getattr(translator.search, name) for name in vars(search_config())},
-        "loss": {"alignment_weight": 0.0, "alignment_layer": None, "alignment_head": 0},
-    }
-    payload = {
-        "state_dict": {f"model.{k}": v for k, v in translator.model.state_dict().items()},
-        PORTABLE: portable(translator.model.config, tiny_tokenizer().to_state(), config),
-    }
     file = tmp_path / "checkpoints" / "best.ckpt"
-    write_payload(payload, file)
+    save_translator(translator, file)
     expected = [t.text for t in translator.translate(TEXTS)]
     for path in (file, tmp_path):
         loaded = Translator.load(path)
@@ -269,37 +243,84 @@ def test_load_from_a_file_and_from_a_run(tmp_path: Path) -> None:
     assert Translator.load(file, search=greedy).search == greedy
 
 
-def test_a_search_without_any_result_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("transformer.decoding.batched_search.search_batch", lambda *_: [[]])
+def test_a_search_without_any_result_has_an_empty_translation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(batched_search, "search_batch", lambda *_: [[]])
     [found] = tiny_translator().translate(["a dog"], [Constraints(must=("hund",))])
-    assert found.text == ""
-    assert found.unmet == ("must: hund",)
+    assert (found.text, found.unmet) == ("", ("must: hund",))
     assert "Infinity" not in json.dumps(found.to_json())
 
 
-def test_memory_that_does_not_suffice_changes_no_translation(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    expected = tiny_translator(100_000, beam_size=2, max_length_ratio=1.0).translate(TEXTS)
-    assert len({translation.text for translation in expected}) > 4
+def test_too_little_memory_changes_no_translation(monkeypatch: pytest.MonkeyPatch) -> None:
+    translator = tiny_translator(100_000, beam_size=2, max_length_ratio=1.0)
+    expected = [t.text for t in translator.translate(TEXTS)]
+    assert len(set(expected)) > 4
     sizes: list[int] = []
-    search = ModelSearcher._search_batch
 
-    def short_of_memory(self: ModelSearcher, segments: list[Segment]) -> Any:
-        sizes.append(len(segments))
-        if len(segments) > 2:
-            raise torch.OutOfMemoryError
-        return search(self, segments)
+    def limited_to(room: int) -> Any:
+        def search(model: Any, segments: Any, *settings: Any) -> Any:
+            sizes.append(len(segments))
+            if len(segments) > room:
+                raise torch.OutOfMemoryError
+            return search_batch(model, segments, *settings)
 
-    monkeypatch.setattr(ModelSearcher, "_search_batch", short_of_memory)
-    found = tiny_translator(100_000, beam_size=2, max_length_ratio=1.0).translate(TEXTS)
-    assert [t.text for t in found] == [t.text for t in expected]
+        return search
+
+    monkeypatch.setattr(batched_search, "search_batch", limited_to(2))
+    assert [t.text for t in translator.translate(TEXTS)] == expected
     assert max(sizes) > 2
+    monkeypatch.setattr(batched_search, "search_batch", limited_to(0))
+    with pytest.raises(InputError, match=r"out of memory with one sentence of \d+ tokens"):
+        translator.translate(TEXTS)
 
-    def no_memory(self: ModelSearcher, segments: list[Segment]) -> Any:
-        raise torch.OutOfMemoryError
 
-    monkeypatch.setattr(ModelSearcher, "_search_batch", no_memory)
-    said = "^the device runs out of memory with one sentence of .* tokens; cut it in two, lower"
-    with pytest.raises(InputError, match=said):
-        tiny_translator(100_000, beam_size=2).translate(TEXTS)
+def test_a_stream_equals_a_list_and_reads_one_window_ahead() -> None:
+    translator = tiny_translator(batch_tokens=5000, beam_size=1, max_length_offset=2)
+    read = 0
+
+    def lines() -> Iterator[str]:
+        nonlocal read
+        for read in range(1, 61):
+            yield TEXTS[read % len(TEXTS)] + "\n" * (read % 2)
+
+    stream = translator.translate_stream(lines())
+    first = next(stream)
+    assert read == 8
+    translations = [first, *stream]
+    expected = translator.translate([TEXTS[index % len(TEXTS)] for index in range(1, 61)])
+    assert [t.text for t in translations] == [t.text for t in expected]
+
+
+def test_a_line_keeps_its_tags() -> None:
+    line = without_end(with_tags("a dog\r\n", SourceTags("de")))
+    assert (line, parse_tags(line)) == ("a dog", SourceTags("de"))
+
+
+def test_a_stream_answers_before_it_waits() -> None:
+    translator = tiny_translator(beam_size=1)
+    sent: list[str] = []
+
+    def lines() -> Iterator[str]:
+        for line in ("a dog\r\n", "\n", "two cats"):
+            sent.append(line)
+            yield line
+
+    stream = translator.translate_stream(lines(), ready=lambda: False)
+    for count in (1, 2, 3):
+        next(stream)
+        assert len(sent) == count
+    assert list(stream) == []
+
+
+def test_lines_before_an_error_are_translated() -> None:
+    def lines() -> Iterator[str]:
+        yield "a dog"
+        yield "two cats"
+        raise InputError("stdin:3: not UTF-8")
+
+    translator = tiny_translator(beam_size=1)
+    stream = translator.translate_stream(lines(), attention=True)
+    assert [next(stream), next(stream)] == translator.translate(["a dog", "two cats"])
+    with pytest.raises(InputError, match="stdin:3"):
+        next(stream)

@@ -1,4 +1,4 @@
-"""The loss without a head against forced scoring, and rankings of costs made by hand."""
+"""The loss without a head against forced decoding, and rankings of costs set by hand."""
 
 from collections.abc import Sequence
 from typing import Literal
