@@ -97,7 +97,7 @@ def test_no_folder_has_a_circle(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("module", "heavy"),
     [
-        # The translator itself: tests/unit/decoding/translation/test_translator.py.
+        # The translator itself: tests/unit/decoding/test_translator.py.
         (
             "transformer.interchange.translators",
             "pytorch_lightning datasets pandas sacrebleu tensorboard",
