@@ -11,7 +11,19 @@ copyright = "the authors, Apache-2.0"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax"]
 
 ABOUT = ["CONTRIBUTING", "CHANGELOG", "data/README", "data/pocket/README", "scripts/pocket/README"]
-include_patterns = ["README.md", *(f"{page}.md" for page in ABOUT), "docs/*"]
+MEASUREMENTS = [
+    "benchmarks/README",
+    "benchmarks/NOTES",
+    "benchmarks/data/README",
+    "benchmarks/gpu/README",
+    "benchmarks/results/README",
+    "benchmarks/training/README",
+]
+include_patterns = [
+    "README.md",
+    *(f"{page}.md" for page in [*ABOUT, *MEASUREMENTS]),
+    "docs/*",
+]
 exclude_patterns = [".*", "build", "runs", "multirun"]
 root_doc = "README"
 
@@ -33,8 +45,8 @@ CONTENTS = {
     "Training": "recipes processes gpu reliability checkpoint",
     "Translating": "decoding alignment attention_views failures robustness",
     "Using": "serving interchange browser python api",
-    "Measured": "report results comparing performance history",
-    "Code": "architecture code_size",
+    "Measured": "report results comparing performance",
+    "Code": "architecture",
 }
 """The pages in the order of the site, by theme."""
 
@@ -46,7 +58,7 @@ def add_contents(app: Sphinx, page: str, source: list[str]) -> None:
     groups = {
         theme: [f"docs/{name}" for name in names.split()] for theme, names in CONTENTS.items()
     }
-    for theme, pages in (groups | {"Project": ABOUT}).items():
+    for theme, pages in (groups | {"Measurements": MEASUREMENTS, "Project": ABOUT}).items():
         listed = "\n".join(pages)
         source[0] += f"\n```{{toctree}}\n:hidden:\n:caption: {theme}\n{listed}\n```\n"
 

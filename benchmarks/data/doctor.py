@@ -1,6 +1,6 @@
 """Precision and recall of transformer clean: faults planted by rule, and pairs labeled by eye.
 
-    python benchmarks/data/doctor.py --data-root FOLDER [--write docs/doctor.md]
+    python benchmarks/data/doctor.py --data-root FOLDER [--write PAGE]
     python benchmarks/data/doctor.py --data-root FOLDER --text FILE.tsv --languages en de [--seed 1]
 
 FOLDER holds multi30k and tanaka_enja. Faults, and good pairs that look like faults, are put in
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.data.doctor_faults import Kind, Pair, Planted, kinds, plant
-from benchmarks.results.page import write_between
+from benchmarks.support.page import write_between
 from transformer.data.corpora.split import Split
 from transformer.data.text.parallel import Corpus, read_lines
 from transformer.quality.check import ExaminationConfig

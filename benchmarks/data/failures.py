@@ -1,6 +1,6 @@
 """Precision, recall, false alarms and time of the flags of failures.
 
-    python benchmarks/data/failures.py --data-root FOLDER [--write docs/failures.md]
+    python benchmarks/data/failures.py --data-root FOLDER [--write PAGE]
     python benchmarks/data/failures.py --data-root FOLDER --run RUN
 
 FOLDER holds multi30k and tanaka_enja. Failures are made by rule from the pocket corpus, 200 outputs
@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.data.failure_kinds import Labeled, Pair, labeled
-from benchmarks.results.page import write_between
+from benchmarks.support.page import write_between
 from transformer.data.corpora.resolve import pocket_text
 from transformer.data.text.lines import read_lines
 from transformer.decoding.translator import Translator

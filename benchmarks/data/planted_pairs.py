@@ -1,4 +1,4 @@
-"""Parallel text with planted faults, for docs/doctor.md: what "clean" with two models finds.
+"""Plant faults in parallel text, to see which of them ``clean`` with two models finds.
 
     python benchmarks/data/planted_pairs.py SOURCE TARGET OUTPUT [--pairs 2000]
 

@@ -20,7 +20,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.data.made_up_text import write_text
+from benchmarks.support.made_up_text import write_text
 from benchmarks.training.process_memory import Measurement, measure
 
 if TYPE_CHECKING:

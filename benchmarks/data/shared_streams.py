@@ -16,7 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.data.made_up_text import write_text
+from benchmarks.support.made_up_text import write_text
 from transformer.cli.config import compose_config, run_settings
 from transformer.data.batching.batch_sequence import RankAssignment
 from transformer.data.batching.loader import UpdateLoader

@@ -36,8 +36,8 @@ from typing import TYPE_CHECKING
 import torch
 from rich.table import Table
 
-from benchmarks.results.page import write_between
-from benchmarks.results.records import machine
+from benchmarks.support.page import write_between
+from benchmarks.support.records import machine
 from transformer.common.errors import InputError
 from transformer.evaluation.metrics import score
 from transformer.reports.scores import table_console

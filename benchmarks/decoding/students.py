@@ -23,8 +23,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from benchmarks.results.page import markdown, write_between
-from benchmarks.results.records import machine
+from benchmarks.support.page import markdown, write_between
+from benchmarks.support.records import machine
 
 Translate = Callable[[Sequence[str]], list[str]]
 COLUMNS = ("model", "MB", "sentences/s", "times", "BLEU", "MiB of memory")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.results.trained import Trained
+from benchmarks.support.trained import Trained
 from transformer.checkpoint.checkpoint import load_checkpoint
 from transformer.checkpoint.run_directory import is_finished
 from transformer.common.errors import InputError

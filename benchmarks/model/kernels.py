@@ -5,7 +5,7 @@
 Milliseconds of forward and backward, the median of interleaved repeats, of 4,096 tokens in
 sentences of equal length; bfloat16 is under autocast. *formula* is ``attend``, *short*
 ``attend_short``, *fused* ``attend_fused``. ``sdpa.SHORT`` is chosen by it. Prints the table of
-docs/performance.md, and as its last line JSON.
+benchmarks/training/README.md, and as its last line JSON.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import time
 import torch
 from torch import Tensor
 
-from benchmarks.results.page import markdown
+from benchmarks.support.page import markdown
 from transformer.model.attention.attention_context import AttentionContext
 from transformer.model.attention.kernels.fused import attend_fused
 from transformer.model.attention.kernels.sdpa import attend_short

@@ -15,8 +15,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.results.page import write_between
-from benchmarks.results.trained import Trained
+from benchmarks.support.page import write_between
+from benchmarks.support.trained import Trained
 from transformer.checkpoint.checkpoint import load_checkpoint
 from transformer.checkpoint.run_directory import is_finished
 

@@ -1,18 +1,17 @@
-"""What each known help for small corpora gives on the validation text of Multi30k.
+"""Train methods for small corpora, one change at a time; scores on Multi30k's validation text.
 
     python benchmarks/results/ablations.py --data-root FOLDER [--updates 5000] [--only NAME…]
 
 Each row is the experiment without its R-Drop, which takes twice as long, with one thing changed, in
-fewer updates than it has of its own, with its whole schedule in them. Every training makes as many;
-a ``recipe=`` row is of several. No test set is looked at.
+fewer updates than its own file has, with its whole schedule in them. Every training makes as many;
+a ``recipe=`` row has several trainings. No test set is used.
 The p-values are of ``transformer compare`` against the first row: they tell whether another text of
-that kind would say the same, not whether another seed would, which the rows with other seeds show;
-of twenty such comparisons one comes out below 0.05 by chance.
+that kind would give the same result, not whether another seed would; for that there are rows with
+other seeds. Of twenty such comparisons one is below 0.05 by chance.
 
-What a row has given goes into docs/ablations.jsonl, and a row that is there is not trained again:
-take its line out and its folder away to have it made anew. The first row is trained wherever it is
-not there yet, since the others are compared with it, and it must have the BLEU that it has in the
-table. So the command goes on where it was stopped, and the table grows.
+Each result is a line of ablations.jsonl beside this file. A row with a line is not trained again;
+delete the line and the run directory to repeat it. The first row is always trained if its run is
+missing, since the others are compared with it, and it must reach its BLEU in the table.
 """
 
 import argparse
@@ -25,15 +24,15 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.results.ablation_rows import ROWS, Change, chosen
-from benchmarks.results.calls import ROOT
-from benchmarks.results.page import markdown, publish
-from benchmarks.results.records import Records, short
-from benchmarks.results.trained import Chained, Trained, Training, train_all
+from benchmarks.support.calls import ROOT
+from benchmarks.support.page import markdown, publish
+from benchmarks.support.records import Records, short
+from benchmarks.support.trained import Chained, Trained, Training, train_all
 from transformer.checkpoint.run_directory import is_finished
 from transformer.common.errors import InputError
 from transformer.data.corpora.catalog import PUBLISHED, find
 
-PAGE = ROOT / "docs" / "results.md"
+PAGE = ROOT / "benchmarks" / "results" / "README.md"
 EXPERIMENT = ("experiment=multi30k_tiny", "test=false")
 ONE_PASS = "loss=label_smoothed"
 """Without R-Drop, which takes twice as long."""

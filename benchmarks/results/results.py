@@ -1,13 +1,12 @@
-"""Scores of the experiments on their test sets: what README.md and docs/results.md report.
+"""Train the experiments and score their test sets; writes the tables of docs/results.md.
 
     python benchmarks/results/results.py --data FOLDER [--only NAME…] [--seeds 1] [--threads 2]
 
 FOLDER holds ``multi30k``, ``tanaka_enja`` and ``g2p``, as ``data.root`` wants them. Each experiment
-is trained as its file says, with seeds 1, 2 and so on; validation chooses the checkpoint, the test
-set is scored once, at the end of training. What a run has given goes into docs/results.jsonl, and a
-run that is there is not repeated: take its line out and its folder away to have it made again. So
-the command goes on where it was stopped, and the tables grow: one for each kind of text, whose
-scores are not to be compared with those of another.
+is trained as its file says, with seeds 1, 2 and so on; validation chooses the checkpoint, and the
+test set is scored once, at the end of training. Each result is a line of results.jsonl beside this
+file. A run with a line is not repeated; delete the line and the run directory to repeat it. Each
+kind of text has its own table, as scores of different kinds cannot be compared.
 """
 
 import argparse
@@ -16,10 +15,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.results.calls import ROOT
-from benchmarks.results.page import markdown, publish
-from benchmarks.results.records import Records, short
-from benchmarks.results.trained import Trained, train_all
+from benchmarks.support.calls import ROOT
+from benchmarks.support.page import markdown, publish
+from benchmarks.support.records import Records, short
+from benchmarks.support.trained import Trained, train_all
 from transformer.checkpoint.checkpoint import load_checkpoint
 
 PAGE = ROOT / "docs" / "results.md"
@@ -65,7 +64,7 @@ class Measured:
     signatures: dict[str, str]
 
 
-RECORDS = Records(PAGE.with_suffix(".jsonl"), Measured, key=("name", "seed"))
+RECORDS = Records(Path(__file__).with_suffix(".jsonl"), Measured, key=("name", "seed"))
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 from torch.nn import functional as F
 from torch.profiler import ProfilerActivity, profile
 
-from benchmarks.results.page import markdown, write_between
+from benchmarks.support.page import markdown, write_between
 from benchmarks.training.speed import BUDGETS, common
 from benchmarks.training.subject_process import FAST, ROOT
 from benchmarks.training.subjects import composed

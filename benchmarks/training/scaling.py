@@ -6,7 +6,7 @@
 *count* trains the same updates with 1, 2, 4 and 8 processes of gloo, on eight micro-batches each,
 with dropout. A run that is finished is not repeated. *derive* builds the models base and big in
 this process, lets DistributedDataParallel divide their gradients into buckets, and puts their sizes
-into the formulas of docs/processes.md.
+into the formulas of README.md.
 """
 
 import argparse
@@ -29,8 +29,8 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from benchmarks.gpu_rows.cost import GPUS_A_MACHINE, Assumptions
-from benchmarks.results.page import markdown
+from benchmarks.gpu.cost import GPUS_A_MACHINE, Assumptions
+from benchmarks.support.page import markdown
 from benchmarks.training.processes import DDP, ROOT, SETTINGS
 from transformer.checkpoint.checkpoint import find_last
 from transformer.checkpoint.run_directory import is_finished
@@ -273,8 +273,8 @@ def update_seconds(
 
 
 def measured_update(name: str) -> tuple[float, float]:
-    """Seconds of an update on one GPU, and target tokens a second, by docs/gpu.md."""
-    page = (ROOT / "docs" / "gpu.md").read_text(encoding="utf-8")
+    """Seconds of an update on one GPU, and target tokens a second, by benchmarks/gpu/README.md."""
+    page = (ROOT / "benchmarks" / "gpu" / "README.md").read_text(encoding="utf-8")
     (line,) = [line for line in page.splitlines() if line.startswith(f"| {name}, compiled | ")]
     tokens, milliseconds = line.split(" | ")[1:3]
     return float(milliseconds) / 1e3, float(tokens.replace(",", ""))

@@ -33,10 +33,10 @@ from pathlib import Path
 
 from rich.table import Table
 
-from benchmarks.results.calls import UNKNOWN
-from benchmarks.results.page import write_between
-from benchmarks.results.records import machine, short
-from benchmarks.results.version import code_version
+from benchmarks.support.calls import UNKNOWN
+from benchmarks.support.page import write_between
+from benchmarks.support.records import machine, short
+from benchmarks.support.version import code_version
 from benchmarks.training.subject_process import MOST, NAMES, Subject
 from transformer.reports.scores import table_console
 

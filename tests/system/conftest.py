@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from benchmarks.results.trained import Trained
+from benchmarks.support.trained import Trained
 from tests.helpers.runs.outcomes import said
 from tests.helpers.runs.processes import call
 from tests.helpers.runs.runs import SMALL, corpus_overrides

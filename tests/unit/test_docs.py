@@ -17,7 +17,7 @@ from transformer.cli.config import SETTINGS
 from transformer.settings.model import ModelConfig
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = (ROOT / "data", ROOT / "docs")
+FOLDERS = (ROOT / "benchmarks", ROOT / "data", ROOT / "docs")
 PAGES = [
     *sorted(ROOT.glob("*.md")),
     *(page for one in FOLDERS for page in sorted(one.rglob("*.md"))),

@@ -117,6 +117,10 @@ def all_extras() -> set[str]:
 def check_files(arguments: list[str]) -> None:
     """Scripts and tests exist, and a script knows the options that are given."""
     given = [word.strip("[]") for word in arguments if "/" in word]
+    modules = [word for word in arguments if word.startswith("benchmarks.")]
+    for module in modules:
+        path = ROOT.joinpath(*module.split("."))
+        given.append(str(path / "__main__.py" if path.is_dir() else path.with_suffix(".py")))
     files = [ROOT / word for word in given if not word.startswith(("RUN/", "FOLDER/"))]
     for file in files:
         assert file.exists(), f"{file} does not exist"
@@ -179,10 +183,10 @@ def check_recipe(call: list[str], *, elided: bool) -> None:
 @pytest.mark.parametrize(
     "page",
     [
-        pytest.param(page, marks=[] if page.name == "README.md" else pytest.mark.thorough)
+        pytest.param(page, marks=[] if page.parent == ROOT else pytest.mark.thorough)
         for page in PAGES
     ],
-    ids=lambda page: page.name,
+    ids=lambda page: str(page.relative_to(ROOT)),
 )
 def test_the_commands_of_a_page_compose(page: Path) -> None:
     found = map(objection, commands(page.read_text("utf-8")))

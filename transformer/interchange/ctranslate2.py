@@ -109,7 +109,11 @@ def write_ctranslate2(
 
 
 def vocabulary_map(file: Path, tokenizer: Tokenizer) -> str:
-    """A line for each source token: it, a tab, its candidates; an empty one for all sources."""
+    """A shortlist as the ``vmap.txt`` of CTranslate2.
+
+    A line has a source token, a tab and its candidates. The line of the empty token has the
+    candidates of all sources.
+    """
     shortlist = Shortlist.load(file, tokenizer)
     source = tokenizer.source_subwords(range(tokenizer.source_vocab_size))
     target = tokenizer.subwords(range(tokenizer.target_vocab_size))
@@ -289,7 +293,7 @@ class EngineBeams:
             )
 
     def limit(self, segment: Sequence[int]) -> int:
-        """Maximum length of its translation; the engine has one limit for all segments."""
+        """Maximum length of the translation; the engine has one limit for all segments."""
         return min(self.max_subwords, self.search.limit(len(segment)))
 
     def __call__(self, segments: Sequence[Sequence[int]]) -> list[list[Hypothesis]]:
@@ -328,7 +332,7 @@ class EngineBeams:
 
 @dataclass(frozen=True)
 class CTranslate2Engine:
-    """The engine with an export of the model; a device of None is that of the model."""
+    """CTranslate2 with an export of the model; without a device, on that of the model."""
 
     folder: Path
     device: torch.device | None = None

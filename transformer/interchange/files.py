@@ -36,12 +36,12 @@ def read_mapping(file: Path, *, optional: bool = False) -> dict[str, Any]:
 
 
 def write_json(values: Any, file: Path) -> None:
-    """Write a JSON file for people, too."""
+    """Write a JSON file that people can read, with line breaks."""
     file.write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def read_yaml(file: Path, text: bytes | None = None) -> dict[str, Any]:
-    """The mapping in a YAML file, or in a text from it; all its plain values are strings."""
+    """The mapping in a YAML file, or in a text from it; scalars stay strings."""
     loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # constructs no objects
     depth = 0
     with readable(file, yaml.YAMLError):

@@ -310,7 +310,7 @@ class _Decoder(nn.Module):
     def forward(
         self, tokens: Tensor, seen: Tensor, source: Tensor, past: Sequence[Tensor]
     ) -> tuple[Tensor, ...]:
-        """Shapes: ``_decoder``; ``past`` has four tensors a layer."""
+        """Shapes as in ``_decoder``; ``past`` has four tensors for each layer."""
         decoder = self.model.decoder
         start = past[0].size(2)
         known = past[2].size(2)
@@ -368,7 +368,7 @@ def _quiet() -> Iterator[None]:
 
 
 def quantize(file: Path, into: Path) -> None:
-    """Replace a file by one in 8 bits, a scale a tensor; a tied projection stays transposed."""
+    """Replace a file by one in 8 bits, a scale for each tensor; a tied projection stays tied."""
     import onnx
     from onnxruntime.quantization import QuantType, quantize_dynamic
 

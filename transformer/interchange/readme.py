@@ -129,7 +129,7 @@ def _task(languages: list[str]) -> tuple[list[str], str]:
 def read_report(checkpoint: Path) -> dict[str, Any]:
     """The report of a run, with the scores of its test files, if this is its best checkpoint.
 
-    That of ``tune`` has them, too; with BEFORE_TUNING, they were measured before it.
+    The checkpoint of ``tune`` has them, too; BEFORE_TUNING tells whether they are older than it.
     """
     file = None if is_exported(checkpoint) else find_checkpoint(checkpoint)
     if file is None or file.stem not in ("best", TUNED):

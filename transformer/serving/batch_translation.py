@@ -23,7 +23,7 @@ Constrain = Callable[[str], Constraints | None]
 
 @dataclass(frozen=True)
 class Options:
-    """How a request is translated, and what its answer has besides.
+    """How a request is translated, and what its answer contains besides the text.
 
     ``near_best`` is the threshold of links (``Aligner``). Sentences share batches whatever
     ``splitting`` and ``constrain`` are.
@@ -77,7 +77,7 @@ class SentenceTranslation:
 
 @dataclass(frozen=True)
 class TextTranslation:
-    """The translation of a text: of each of its sentences, with the blanks of the source."""
+    """The translation of a text: those of its sentences, and the blanks of the source."""
 
     parts: tuple[tuple[Part, SentenceTranslation], ...]
 
@@ -118,7 +118,7 @@ def can_link(direction: Direction, sentence: str) -> bool:
 
 
 def has_weights(translator: Translator) -> bool:
-    """False for an export for CTranslate2 alone."""
+    """Whether torch has the weights; an export for CTranslate2 alone has none."""
     return translator.device.type != "meta"
 
 

@@ -20,7 +20,7 @@ _SAMPLE = 2000
 
 @dataclass(frozen=True)
 class Direction:
-    """Languages by lower-case codes; without ``sentences``, a text is cut at line ends alone."""
+    """Languages as lower-case codes; without ``sentences``, a text is cut at line ends alone."""
 
     source: str
     target: str
@@ -33,7 +33,7 @@ class Direction:
     )
 
     def wider(self, nbest: int) -> "Direction":
-        """The direction by beam search with an n-best list; it is made once, for its caches."""
+        """The direction with beam search and an n-best list; made once, so that caches stay."""
         if nbest not in self._wider:
             search = self.translator.search
             plain: dict[str, Any] = {"algorithm": "beam", "groups": 1, "diversity": 0.0}
@@ -75,7 +75,7 @@ class Directions:
         self.targets = tuple(dict.fromkeys(direction.target for direction in self.all))
 
     def code(self, asked: str, known: Sequence[str]) -> str | None:
-        """The known code for that of a client: itself, its alias, or the only variant."""
+        """The known code for the code of a client: the same, its alias, or the only variant."""
         code = asked.lower().replace("_", "-")
         if code not in known:
             code = _ALIASES.get(code, code)
@@ -138,7 +138,7 @@ class Detected(NamedTuple):
 
 
 class Detector:
-    """Detects those of some languages that py3langid knows."""
+    """Detects the languages of a service, as far as py3langid knows them."""
 
     def __init__(self, languages: Sequence[str]) -> None:
         from py3langid.langid import MODEL_FILE, LanguageIdentifier
@@ -152,7 +152,7 @@ class Detector:
             self._identifier.set_languages(known)
 
     def detect(self, text: str) -> list[Detected]:
-        """The likeliest first; none without a letter, but always the only one of a service."""
+        """The likeliest language first; none without a letter, unless a service has only one."""
         text = text[:_SAMPLE]
         ranked = self._identifier.rank(text) if any(map(str.isalpha, text)) else []
         if self._only is not None:

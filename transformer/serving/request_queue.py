@@ -52,7 +52,8 @@ class RequestQueue:
         thread: Executor,
         translate: TranslateBatch = translate_batch,
     ) -> None:
-        self.directions, self.limits = directions, limits
+        self.directions = directions
+        self.limits = limits
         self.metrics = Metrics()
         self.detector = Detector(directions.sources)
         self._cached: OrderedDict[tuple[Options, Sentence], SentenceTranslation] = OrderedDict()

@@ -8,7 +8,7 @@ import torch
 
 from benchmarks.decoding.speed import ENGINES, measure, summary
 from benchmarks.decoding.subjects import Subject, random_base
-from benchmarks.results.page import write_between
+from benchmarks.support.page import write_between
 from tests.helpers.decoding.metrics import RAW
 from tests.helpers.decoding.translators import PAIRS, tiny_translator
 from tests.helpers.runs.runs import PROJECT, SMALL, corpus_overrides, run

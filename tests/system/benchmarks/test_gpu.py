@@ -15,15 +15,12 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks import gpu
-from benchmarks.gpu_rows import runner
-from benchmarks.gpu_rows.bench import Bench, OutOfTime
-from benchmarks.gpu_rows.models import made_batches
-from benchmarks.gpu_rows.page import UNMEASURED, tables
-from benchmarks.gpu_rows.processes import logged_speed
-from benchmarks.gpu_rows.registry import ROWS, TABLES, Row
-from benchmarks.gpu_rows.runner import LATE, CompilerCache, Line, Lines, Runner
-from benchmarks.gpu_rows.runs import SYNCHRONIZING, waits
+from benchmarks.gpu import __main__ as gpu
+from benchmarks.gpu import measure
+from benchmarks.gpu.measure import LATE, Bench, CompilerCache, Line, Lines, OutOfTime, Runner
+from benchmarks.gpu.models import made_batches
+from benchmarks.gpu.rows import ROWS, TABLES, UNMEASURED, Row, tables
+from benchmarks.gpu.runs import SYNCHRONIZING, logged_speed, waits
 
 ROOT = Path(__file__).parents[3]
 SLOW = {"resume", "ddp", "compiled_run", "choices", "tokens", "launches"}
@@ -31,7 +28,7 @@ SLOW = {"resume", "ddp", "compiled_run", "choices", "tokens", "launches"}
 
 
 def rehearse(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    call = ["benchmarks/gpu.py", *arguments, "--rehearse", "--folder", str(folder)]
+    call = ["-m", "benchmarks.gpu", *arguments, "--rehearse", "--folder", str(folder)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(
         [sys.executable, *call], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
@@ -65,7 +62,7 @@ def test_rows_are_measured(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_each_row_is_measured(tmp_path: Path) -> None:
-    call = [sys.executable, "benchmarks/gpu.py", "all", "--rehearse", "--folder", str(tmp_path)]
+    call = [sys.executable, "-m", "benchmarks.gpu", "all", "--rehearse", "--folder", str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     subprocess.run(call, cwd=ROOT, env=environment, check=True, start_new_session=True)
     check(list(ROWS), tmp_path)
@@ -123,7 +120,7 @@ def test_a_row_that_fails_says_why_and_the_next_is_measured(tmp_path: Path) -> N
     assert lines == kept(tmp_path)
     assert [line.get("why", line.get("values")) for line in lines] == [
         *("RuntimeError: no kernel", LATE),
-        "ModuleNotFoundError: No module named 'benchmarks.gpu_rows.no_module'",
+        "ModuleNotFoundError: No module named 'benchmarks.gpu.no_module'",
         {"ms": 1.0},
     ]
 
@@ -142,7 +139,7 @@ def test_a_row_that_does_not_end_ends_the_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ended = threading.Event()
-    monkeypatch.setattr(runner, "GRACE", 0.0)
+    monkeypatch.setattr(measure, "GRACE", 0.0)
     monkeypatch.setattr("os._exit", lambda code: ended.set())
 
     def hang(bench: Bench) -> dict[str, Any]:
@@ -212,7 +209,7 @@ def test_without_a_card_one_line_says_so(
     assert gpu.main(["all"]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert printed.err.startswith("error: benchmarks/gpu.py needs a CUDA GPU")
+    assert printed.err.startswith("error: benchmarks.gpu needs a CUDA GPU")
     assert printed.err.count("\n") == 1
 
 
@@ -236,5 +233,5 @@ def test_batches_keep_their_budget() -> None:
 
 
 def test_the_page_explains_each_table() -> None:
-    page = (ROOT / "docs" / "gpu.md").read_text(encoding="utf-8")
+    page = (ROOT / "benchmarks" / "gpu" / "README.md").read_text(encoding="utf-8")
     assert all(f"| `{name}` |" in page for name in TABLES)

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks import gpu
-from benchmarks.gpu_rows.bench import Bench
-from benchmarks.gpu_rows.cost import BASE, BIG, TOKENS, Assumptions, Size, cost_tables
-from benchmarks.gpu_rows.models import built, made_batches, model_config, preset, size_of
+from benchmarks.gpu import __main__ as gpu
+from benchmarks.gpu.cost import BASE, BIG, TOKENS, Assumptions, Size, cost_tables
+from benchmarks.gpu.measure import Bench
+from benchmarks.gpu.models import built, made_batches, model_config, preset, size_of
 from transformer.cli.config import compose_config, run_settings
 from transformer.model.build import build_transformer
 from transformer.settings.model import ModelConfig
@@ -93,6 +93,6 @@ def test_costs_are_those_of_the_assumptions() -> None:
 
 def test_the_page_has_the_tables_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert gpu.main(["cost"]) == 0
-    page = (ROOT / "docs" / "gpu.md").read_text(encoding="utf-8")
+    page = (ROOT / "benchmarks" / "gpu" / "README.md").read_text(encoding="utf-8")
     (_, costs) = page.split("<!-- cost: begin -->\n")
     assert costs.split("<!-- cost: end -->")[0] == capsys.readouterr().out

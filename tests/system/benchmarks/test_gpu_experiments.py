@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks import gpu_experiments
-from benchmarks.results.trained import Trained
+from benchmarks.gpu import experiments
+from benchmarks.support.trained import Trained
 from tests.helpers.runs.runs import SMALL, corpus_overrides
 from transformer.checkpoint.run_directory import is_finished
 from transformer.cli.config import compose_config
@@ -17,7 +17,7 @@ from transformer.cli.config import compose_config
 
 def rehearse(folder: Path, *arguments: str) -> int:
     call = ["--rehearse", "--folder", str(folder), "--processes", "2", *arguments]
-    return gpu_experiments.main(call)
+    return experiments.main(call)
 
 
 @pytest.mark.thorough
@@ -26,13 +26,13 @@ def test_the_deadline_leaves_experiments_out(
 ) -> None:
     assert rehearse(tmp_path, "--deadline", "20") == 1
     said = capsys.readouterr().err.splitlines()
-    assert len(said) == len(gpu_experiments.EXPERIMENTS) == 4
+    assert len(said) == len(experiments.EXPERIMENTS) == 4
     assert all(line.endswith("no time is left") for line in said)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["text"]
-    for experiment in gpu_experiments.EXPERIMENTS:
+    for experiment in experiments.EXPERIMENTS:
         # As on a GPU; the text that was made up is there.
         run = experiment.run(tmp_path / "text", tmp_path, 1)
-        config: Any = compose_config("train", [*run.overrides, *gpu_experiments.ON_GPU])
+        config: Any = compose_config("train", [*run.overrides, *experiments.ON_GPU])
         assert config.trainer.max_steps == 3000
         assert config.trainer.accelerator == "gpu"
         names = {path.name.split(".")[0] for path in Path(config.data.root).iterdir()}
@@ -43,7 +43,7 @@ def test_without_a_card_one_line_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert gpu_experiments.main(["--data", "nowhere"]) == 2
+    assert experiments.main(["--data", "nowhere"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
 
 

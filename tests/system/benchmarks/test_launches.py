@@ -1,4 +1,4 @@
-"""What an update launches on a GPU is what docs/gpu.md says, and reads and writes as much."""
+"""The launches and bytes of an update are those in benchmarks/gpu/README.md."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.training.launches import launches
 
-PAGE = Path(__file__).parents[3] / "docs" / "gpu.md"
+PAGE = Path(__file__).parents[3] / "benchmarks" / "gpu" / "README.md"
 
 
 @pytest.mark.usefixtures("unchecked")

@@ -11,7 +11,6 @@ from omegaconf import OmegaConf
 from benchmarks.results import ablations, results
 from benchmarks.results.ablation_rows import CHAINS, ROWS, Change, chosen
 from benchmarks.results.ablations import compared, system, training
-from benchmarks.results.records import Records, machine, short
 from benchmarks.results.results import (
     RESULTS,
     Measured,
@@ -22,7 +21,8 @@ from benchmarks.results.results import (
     row,
     spread,
 )
-from benchmarks.results.trained import Trained
+from benchmarks.support.records import Records, machine, short
+from benchmarks.support.trained import Trained
 from tests.system.runs.test_experiments import write_corpus
 from transformer.__main__ import main
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.gpu_rows.cost import Assumptions
+from benchmarks.gpu.cost import Assumptions
 from benchmarks.training import scaling
 from tests.helpers.runs.runs import SMALL, corpus_overrides
 
-PAGE = Path(__file__).parents[3] / "docs" / "processes.md"
+PAGE = Path(__file__).parents[3] / "benchmarks" / "training" / "README.md"
 RATES = Assumptions(nvlink=100.0, adapter=10.0, adapters=2)
 
 

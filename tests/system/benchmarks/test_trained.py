@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from benchmarks.results import ablations, results
-from benchmarks.results.calls import UNKNOWN
-from benchmarks.results.records import Records, machine
 from benchmarks.results.results import columns
-from benchmarks.results.trained import Trained, train_all
-from benchmarks.results.version import code_version
+from benchmarks.support.calls import UNKNOWN
+from benchmarks.support.records import Records, machine
+from benchmarks.support.trained import Trained, train_all
+from benchmarks.support.version import code_version
 from tests.helpers.runs.runs import PROJECT
 
 pytestmark = pytest.mark.thorough
@@ -201,7 +201,7 @@ def until(condition: Callable[[], bool]) -> None:
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux tells a child of that")
 def test_a_training_ends_with_a_benchmark_that_is_killed(tmp_path: Path) -> None:
     program = (
-        "from pathlib import Path; from benchmarks.results import calls; calls.NOTED_EVERY = 0.1;"
+        "from pathlib import Path; from benchmarks.support import calls; calls.NOTED_EVERY = 0.1;"
         "sleep = 'import os, time; print(os.getpid(), flush=True); time.sleep(100)';"
         "calls.Calls(Path('calls.jsonl')).run(['-c', sleep], Path('log'), 1)"
     )

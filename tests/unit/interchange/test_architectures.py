@@ -147,7 +147,7 @@ def test_words_that_were_added_to_t5_go_back_with_their_vectors(tmp_path: Path) 
 
 def test_an_architecture_without_room_for_added_words_refuses_them(tmp_path: Path) -> None:
     found = read_folder(mbart_folder(tmp_path / "mbart"))
-    with pytest.raises(InputError, match=r"mBART-50 has no words of tokenizer\.add"):
+    with pytest.raises(InputError, match=r"tokenizer\.add"):
         written_back(found, found.tokenizer.with_words(["Zugspitze"]), tmp_path / "back")
 
 

@@ -13,7 +13,7 @@ import torch
 from tests.helpers.decoding.metrics import RAW
 from tests.helpers.decoding.steps import search_config
 from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer, tiny_translator
-from tests.helpers.model.models import run_of, tiny_transformer
+from tests.helpers.model.models import run_of, tiny_config, tiny_transformer
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tags import SourceTags, TaggedText, Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
@@ -135,10 +135,10 @@ def test_tags_are_pieces_that_no_text_is_taken_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "has", "says"),
     [
-        ({"norm_order": "sandwich"}, CTRANSLATE2, "pre or post; .* export with format=safetensors"),
+        ({"norm_order": "sandwich"}, CTRANSLATE2, "pre or post; .* format=safetensors"),
         ({"decoder_pattern": "longformer"}, CTRANSLATE2, "full or null; .*decoder_pattern=full"),
-        ({"convolution_window": 3}, CTRANSLATE2, "null; train with model.convolution_window=null"),
-        ({"num_kv_heads": 2}, TRANSFORMERS, "null; .* with format=ctranslate2 or safetensors"),
+        ({"convolution_window": 3}, CTRANSLATE2, "null; .*convolution_window=null"),
+        ({"num_kv_heads": 2}, TRANSFORMERS, "null; .*format=ctranslate2 or safetensors"),
     ],
     ids=str,
 )
@@ -146,9 +146,8 @@ def test_a_model_that_a_program_does_not_have_is_refused(
     changes: dict[str, Any], has: Values, says: str
 ) -> None:
     [(name, value)] = changes.items()
-    message = f"model.{name}={value} cannot be expressed in it, only {says}"
-    with pytest.raises(InputError, match=message):
-        check_expressible(tiny_translator(**changes).model.config, "it", has)
+    with pytest.raises(InputError, match=f"model.{name}={value} .*program, only {says}"):
+        check_expressible(tiny_config(**changes), "the program", has)
 
 
 @pytest.mark.parametrize(
@@ -215,7 +214,7 @@ def test_an_export_alone_translates_as_with_its_model(tmp_path: Path) -> None:
         # At its longest length the engine lets any piece end it.
         assert found.tokens == expected.tokens or len(found.tokens) == limit
         assert len(found.nbest) == len(expected.nbest)
-    with pytest.raises(InputError, match="an export alone has no prefix, must or never"):
+    with pytest.raises(InputError, match="never"):
         alone.translate(["a dog"], [Constraints(never=("dog",))])
 
 
@@ -236,11 +235,11 @@ def test_a_damaged_export_or_one_of_another_model_is_refused(tmp_path: Path) -> 
     ours = willing()
     exported(ours, tmp_path)
     (tmp_path / "model.bin").write_bytes(b"no model")
-    with pytest.raises(InputError, match=f"{tmp_path} cannot be read: "):
+    with pytest.raises(InputError, match=str(tmp_path)):
         CTranslate2Engine(tmp_path)(ours)
     with torch.no_grad():
         ours.model.encoder.layers[0].attention.query.bias[0] += 1e-3
-    with pytest.raises(InputError, match="not exported from this checkpoint as it is now"):
+    with pytest.raises(InputError, match="not exported from this checkpoint"):
         CTranslate2Engine(tmp_path)(ours)
 
 
@@ -266,7 +265,7 @@ def test_a_shortlist_is_that_of_our_search(changes: dict[str, Any], tmp_path: Pa
     shortlist = Shortlist(torch.arange(6), candidates)
     shortlist.save(tmp_path / "short.npz", tokenizer)
     search = replace(ours.search, shortlist=str(tmp_path / "short.npz"))
-    with pytest.raises(InputError, match=r"vmap\.txt is missing"):
+    with pytest.raises(InputError, match=r"vmap\.txt"):
         exported(replace(ours, search=search), tmp_path)
     (tmp_path / ENGINE_FILE).write_text(
         vocabulary_map(tmp_path / "short.npz", tokenizer), encoding="utf-8"
@@ -315,7 +314,7 @@ def test_a_sentence_that_we_would_cut_is_not_compared(tmp_path: Path) -> None:
     long = ("a dog runs . " * 9, ("ein hund .",))
     found = verify_ctranslate2(translator, tmp_path, [long, *REFERENCED[:1]], RAW)
     assert (found["agreement"], found["sentences"]) == (1, 1)
-    with pytest.raises(InputError, match="no validation sentence has 11 subwords or fewer"):
+    with pytest.raises(InputError, match="11 subwords"):
         verify_ctranslate2(translator, tmp_path, [long], RAW)
 
 
@@ -352,7 +351,7 @@ def test_a_package_of_argos_translates_alike(tmp_path: Path) -> None:
 
 def test_argos_needs_positions_for_its_length(tmp_path: Path) -> None:
     data = DataConfig(source="en", target="de")
-    with pytest.raises(InputError, match=r"Argos needs model.max_length=1024, or .*sinusoidal;"):
+    with pytest.raises(InputError, match=r"model\.max_length=1024"):
         write_argos(willing(positions="learned"), data, tmp_path, "float32")
     assert not list(tmp_path.iterdir())
 

@@ -54,25 +54,23 @@ def test_a_file_is_loaded_and_a_name_of_the_hub_refused(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("hf://user/model", "user/model"):
-        with pytest.raises(
-            InputError, match=r"load_translator\(TranslatorConfig\('.*user/model'\)"
-        ):
+        with pytest.raises(InputError, match=r"load_translator.*user/model"):
             Translator.load(name)
 
 
 @pytest.mark.parametrize("key", ["languages", "validation", "test"])
 def test_a_run_in_the_cache_has_no_settings_of_one_user(key: str) -> None:
-    with pytest.raises(InputError, match=r"are of a run of its own; give output="):
+    with pytest.raises(InputError, match="output="):
         ImportConfig("hf://user/model", **{key: "en-de"})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["hf://model", "hf://a/b/c", "http://a/b", "hf://a b/c", "hf://"])
 def test_what_names_no_model_is_refused(name: str) -> None:
-    with pytest.raises(InputError, match=r"is no model of the Hub; write hf://USER/MODEL"):
+    with pytest.raises(InputError, match="hf://USER/MODEL"):
         hub.download(name)
 
 
 def test_the_package_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(errors, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"hf://a/b needs huggingface_hub: pip install"):
+    with pytest.raises(InputError, match="huggingface_hub: pip install"):
         hub.download("hf://a/b")

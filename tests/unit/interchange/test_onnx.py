@@ -159,16 +159,16 @@ def test_the_tokenizer_cuts_as_ours(algorithm: Any) -> None:
 
 
 def test_what_onnx_cannot_hold_is_refused(translator: Translator, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="quantization=int16 is not for ONNX"):
+    with pytest.raises(InputError, match="quantization=int16"):
         write_onnx(translator, tmp_path, "int16")
     words = translator.tokenizer.with_words(["qx"])
-    with pytest.raises(InputError, match=r"need no tokenizer\.add"):
+    with pytest.raises(InputError, match=r"tokenizer\.add"):
         tokenizer_files(words)
     config = replace(translator.tokenizer.config, algorithm="char", vocab_size=None)
-    with pytest.raises(InputError, match="need tokenizer=bpe or unigram"):
+    with pytest.raises(InputError, match="tokenizer=bpe or unigram"):
         tokenizer_files(Tokenizer.train(config, lambda: PAIRS))
     sparse = wordy_translator(pattern="sliding")
-    with pytest.raises(InputError, match="pattern=sliding cannot be expressed in ONNX"):
+    with pytest.raises(InputError, match="pattern=sliding"):
         write_onnx(sparse, tmp_path, "float32")
     with pytest.raises(InputError, match="npm install onnxruntime-web"):
         find_runtime(tmp_path, tmp_path)

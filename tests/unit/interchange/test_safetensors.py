@@ -39,43 +39,44 @@ def written(folder: Path, **changes: Any) -> Path:
 
 
 def test_reading_draws_no_weights(tmp_path: Path) -> None:
-    folder, before = written(tmp_path), torch.get_rng_state()
+    folder = written(tmp_path)
+    before = torch.get_rng_state()
     read_safetensors(folder)
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def is_int8(module: torch.nn.Module) -> bool:
-    return isinstance(module, Int8Linear)
+def int8_weights(model: Transformer) -> list[torch.Tensor]:
+    """The weights that ``precision=int8`` computes with."""
+    modules = in_precision(model, "int8").modules()
+    return [module.unpacked()[0] for module in modules if isinstance(module, Int8Linear)]
 
 
 @torch.inference_mode()
 def test_int8_holds_what_int8_computes(tmp_path: Path) -> None:
     translator = tiny_translator(d_model=32, decoder_layer="ssru")
-    model, tokenizer = translator.model, translator.tokenizer
-    for name, quantization in (("whole", "float32"), ("small", "int8")):
+    model = translator.model
+    for name in ("float32", "int8"):
         (tmp_path / name).mkdir()
-        write_safetensors(model, tokenizer, config_of(model), tmp_path / name, quantization)
-    whole, small = (tmp_path / name / "model.safetensors" for name in ("whole", "small"))
+        config = config_of(model)
+        write_safetensors(model, translator.tokenizer, config, tmp_path / name, name)
+    small = tmp_path / "int8" / "model.safetensors"
+    whole = tmp_path / "float32" / "model.safetensors"
     assert small.stat().st_size < 0.45 * whole.stat().st_size
-    found = read_safetensors(small.parent).model
-    weights, expected = found.state_dict(), model.state_dict()
-    assert weights.keys() == expected.keys()
-    for name, weight in weights.items():
-        apart = (weight - expected[name]).abs()
-        steps = expected[name].abs().amax(-1, keepdim=True) / 127 if weight.dim() == 2 else 0.0
-        assert bool((apart <= 0.501 * steps + 1e-7).all()), name
+    rounded = read_safetensors(tmp_path / "int8").model
+    expected = model.state_dict()
+    assert rounded.state_dict().keys() == expected.keys()
+    for name, weight in rounded.state_dict().items():
+        step = expected[name].abs().amax(-1, keepdim=True) / 127 if weight.dim() == 2 else 0.0
+        assert bool(((weight - expected[name]).abs() <= 0.501 * step + 1e-7).all()), name
     # The rounded weights round to themselves.
-    again, once = (
-        [one.unpacked()[0] for one in in_precision(each, "int8").modules() if is_int8(one)]
-        for each in (found, model)
-    )
-    assert len(again) == len(once) > 10
-    for one, other in zip(again, once, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-6, atol=0)
+    weights = int8_weights(rounded)
+    assert len(weights) > 10
+    for weight, once in zip(weights, int8_weights(model), strict=True):
+        torch.testing.assert_close(weight, once, rtol=1e-6, atol=0)
     stored = load_file(small)
     del stored["encoder.final_norm.weight"]
     save_file(stored, small)
-    with pytest.raises(InputError, match=r"model\.safetensors: it lacks .*final_norm"):
+    with pytest.raises(InputError, match=r"model\.safetensors.*final_norm"):
         read_safetensors(small.parent)
 
 
@@ -92,22 +93,22 @@ def test_int8_holds_what_int8_computes(tmp_path: Path) -> None:
 )
 def test_weights_are_bit_equal(changes: dict[str, Any], tmp_path: Path) -> None:
     translator = tiny_translator(**changes)
-    found = read_safetensors(written(tmp_path, **changes))
-    assert found.config == config_of(translator.model)
-    assert found.model.config == translator.model.config
-    assert not found.model.training
+    checkpoint = read_safetensors(written(tmp_path, **changes))
+    model = checkpoint.model
+    assert checkpoint.config == config_of(translator.model)
+    assert model.config == translator.model.config
+    assert not model.training
     # Each weight is in the file once, under its name.
-    weights = load_file(tmp_path / "model.safetensors")
-    assert weights.keys() <= dict(translator.model.named_parameters(remove_duplicate=False)).keys()
-    sizes = [sum(map(torch.numel, each)) for each in (weights.values(), found.model.parameters())]
-    assert sizes[0] == sizes[1]
+    stored = load_file(tmp_path / "model.safetensors")
+    assert stored.keys() <= dict(translator.model.named_parameters(remove_duplicate=False)).keys()
+    assert sum(map(torch.numel, stored.values())) == sum(map(torch.numel, model.parameters()))
     expected = translator.model.state_dict()
-    assert found.model.state_dict().keys() == expected.keys()
-    for name, weight in found.model.state_dict().items():
+    assert model.state_dict().keys() == expected.keys()
+    for name, weight in model.state_dict().items():
         assert torch.equal(weight, expected[name])
     if changes == {}:
-        assert found.model.projection.weight is found.model.source_embedding.tokens.lookup.weight
-    tokenizer = Tokenizer.from_state(found.portable.tokenizer)
+        assert model.projection.weight is model.source_embedding.tokens.lookup.weight
+    tokenizer = Tokenizer.from_state(checkpoint.portable.tokenizer)
     assert tokenizer.fingerprint == translator.tokenizer.fingerprint
     assert tokenizer.config == translator.tokenizer.config
 
@@ -132,9 +133,9 @@ def test_separate_vocabularies_and_tags(tmp_path: Path) -> None:
     )
     write_safetensors(model, tokenizer, config_of(model), tmp_path)
     assert (tmp_path / "source.model").read_bytes() != (tmp_path / "target.model").read_bytes()
-    found = Tokenizer.from_state(read_safetensors(tmp_path).portable.tokenizer)
-    assert (found.fingerprint, found.config) == (tokenizer.fingerprint, config)
-    assert found.tags == tags
+    stored = Tokenizer.from_state(read_safetensors(tmp_path).portable.tokenizer)
+    assert (stored.fingerprint, stored.config) == (tokenizer.fingerprint, config)
+    assert stored.tags == tags
 
 
 def test_a_difference_is_noticed(tmp_path: Path) -> None:
@@ -146,14 +147,14 @@ def test_a_difference_is_noticed(tmp_path: Path) -> None:
     name = next(iter(weights))
     weights[name].view(-1)[5] += 1e-6
     save_file(weights, tmp_path / "model.safetensors")
-    with pytest.raises(RuntimeError, match=f"{name} differ from the model"):
+    with pytest.raises(RuntimeError, match=name):
         verify_safetensors(translator.model, translator.tokenizer, tmp_path)
 
 
 def test_heads_that_are_off_are_refused(tmp_path: Path) -> None:
     translator = tiny_translator()
     switch_off(translator.model, [HeadName("cross", 1, 2)])
-    with pytest.raises(InputError, match=r"has all heads, cross\.1\.2 too"):
+    with pytest.raises(InputError, match=r"cross\.1\.2"):
         write_safetensors(
             translator.model, translator.tokenizer, config_of(translator.model), tmp_path
         )
@@ -174,8 +175,8 @@ def test_a_damaged_folder_is_refused(file: str, content: bytes | None, tmp_path:
 @pytest.mark.parametrize(
     ("part", "value", "says"),
     [
-        ("config", None, "it has no config"),
-        ("format", 99, "has format '99', this version reads format"),
+        ("config", None, "no config"),
+        ("format", 99, "format '99'"),
         (
             "config",
             {
@@ -186,7 +187,7 @@ def test_a_damaged_folder_is_refused(file: str, content: bytes | None, tmp_path:
                     "utility": "subprocess:call",
                 }
             },
-            r"decoding\.utility=subprocess:call is a program, which no checkpoint names",
+            r"decoding\.utility=subprocess:call",
         ),
     ],
 )
@@ -200,29 +201,23 @@ def test_wrong_settings_are_refused(part: str, value: Any, says: str, tmp_path: 
         read_safetensors(tmp_path)
 
 
-def test_a_folder_translates_in_python(tmp_path: Path) -> None:
-    run = write_run(tmp_path)
-    translator = Translator.load(run)
-    (tmp_path / "folder").mkdir()
-    config = load_checkpoint(run).config
-    write_safetensors(translator.model, translator.tokenizer, config, tmp_path / "folder")
-    again = Translator.load(tmp_path / "folder")
-    assert again.search == translator.search
-    assert again.translate(["a dog"]) == translator.translate(["a dog"])
-
-
-def test_a_model_that_was_loaded_to_translate_is_written_too(
+def test_a_folder_of_a_loaded_run_translates_as_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # On this processor, weights are transposed in memory.
     row = PROCESSORS["amd-avx2"]
     monkeypatch.setattr("transformer.model.layers.linear.processor", lambda: row)
-    translator = Translator.load(write_run(tmp_path))
+    run = write_run(tmp_path)
+    translator = Translator.load(run)
     assert translator.model.encoder.layers[0].attention.query.weight.t().is_contiguous()  # type: ignore[union-attr]
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    config = load_checkpoint(run).config
+    write_safetensors(translator.model, translator.tokenizer, config, folder)
+    again = Translator.load(folder)
+    assert again.search == translator.search
+    assert again.translate(["a dog"]) == translator.translate(["a dog"])
+    weights = read_safetensors(folder).model.state_dict()
     expected = translator.model.state_dict()
-    (tmp_path / "written").mkdir()
-    write_safetensors(
-        translator.model, translator.tokenizer, config_of(translator.model), tmp_path / "written"
-    )
-    found = read_safetensors(tmp_path / "written").model.state_dict()
-    assert found.keys() == expected.keys()
-    assert all(torch.equal(found[name], weight) for name, weight in expected.items())
+    assert weights.keys() == expected.keys()
+    assert all(torch.equal(weights[name], weight) for name, weight in expected.items())

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -36,19 +37,29 @@ TEXT = "Hello there.  How are you?\n\n\tMr. Smith left."
         ("lines", ["Hello there.  How are you?", "Mr. Smith left."]),
     ],
 )
-@given(text=st.text(alphabet="aB.?! \n\r\t\u2028\u00a0。", max_size=60))
-def test_a_text_is_cut_where_asked_without_loss(
-    splitting: Splitting, sentences: list[str], text: str
-) -> None:
+def test_a_text_is_cut_where_asked(splitting: Splitting, sentences: list[str]) -> None:
     parts = split_sentences(TEXT, "en", splitting)
     assert [part.sentence for part in parts] == sentences
-    for whole in (TEXT, text, "a" + " " * 1_000_000 + "b"):
-        parts = split_sentences(whole, "en", splitting)
-        assert "".join(part.blanks + part.sentence for part in parts) == whole
-        assert all(part.sentence == part.sentence.strip() for part in parts)
+    assert_no_loss(TEXT, splitting)
+    assert_no_loss("a" + " " * 1_000_000 + "b", splitting)
     long = split_sentences("word " * 500 + "a" * 2500, "en", splitting)
     sizes = [5000] if splitting == "lines" else [999, 999, 499, 1000, 1000, 500]
     assert [len(part.sentence) for part in long] == sizes
+
+
+def assert_no_loss(text: str, splitting: Splitting) -> None:
+    parts = split_sentences(text, "en", splitting)
+    assert "".join(part.blanks + part.sentence for part in parts) == text
+    assert all(part.sentence == part.sentence.strip() for part in parts)
+
+
+@given(text=st.text(alphabet="aB.?! \n\r\t\u2028\u00a0。", max_size=60))
+def test_any_text_is_cut_without_loss(text: str) -> None:
+    for splitting in get_args(Splitting):
+        assert_no_loss(text, splitting)
+
+
+def test_blanks_in_a_sentence_with_letters_become_spaces() -> None:
     assert plain_blanks("a\u00a0b\tc") == "a b c" and plain_blanks("5\u00a0%") == "5\u00a0%"
 
 
@@ -66,7 +77,7 @@ def test_languages_by_code_alias_variant_and_run() -> None:
         "German (AT)",
         "tlh",
     ]
-    with pytest.raises(InputError, match=r"two models have the same .*en-de\); name .*languages="):
+    with pytest.raises(InputError, match=r"en-de.*languages="):
         Directions([*directions.all, directions.all[1]])
 
     config = RunConfig(data=DataConfig(source="EN", target="de"))
@@ -87,7 +98,7 @@ def test_languages_by_code_alias_variant_and_run() -> None:
         for asked in (None, True, False):
             [direction] = trained_directions(model, run, sentences=asked)
             assert direction.sentences is (sentences if asked is None else asked)
-    with pytest.raises(InputError, match="languages=english must be SOURCE-TARGET"):
+    with pytest.raises(InputError, match="languages=english"):
         list(trained_directions(model, config, "english"))
 
 
@@ -112,7 +123,7 @@ def test_a_glossary_asks_for_its_phrases() -> None:
     assert asked == Constraints(terms=(("dog", "Hund"),))
     assert glossary.constraints("A dogma.") is None
     for wrong in ("dog", "", "dog\t ", "dog\t" + "d" * 101):
-        with pytest.raises(InputError, match="The glossary is no tsv of SOURCE and TARGET: "):
+        with pytest.raises(InputError, match="no tsv of SOURCE and TARGET"):
             parse_entries(wrong, "tsv")
 
 

@@ -149,7 +149,7 @@ ConfigFile = FairseqConfig | T5Config
 
 
 class Architecture(NamedTuple):
-    """What distinguishes the models of a class of transformers.
+    """The properties of the models of a class of transformers.
 
     Attributes:
         model_type: Its name in a ``config.json``.
@@ -177,7 +177,7 @@ class Architecture(NamedTuple):
 
     @property
     def prefix(self) -> str:
-        """What the names of its embeddings begin with."""
+        """The start of the names of its embeddings."""
         return "" if self.config is T5Config else "model."
 
     @property

@@ -59,7 +59,7 @@ def import_tokenizer(
 
 
 def _content(folder: Path, name: str) -> bytes:
-    """``tokenizer.json``, which the older two files make, by the tokenizer of this name."""
+    """The ``tokenizer.json`` of a folder; the class of this name makes it from the older files."""
     with readable(folder / JSON):
         if (folder / JSON).is_file() or not (folder / "vocab.json").is_file():
             return (folder / JSON).read_bytes()
@@ -71,7 +71,7 @@ def _content(folder: Path, name: str) -> bytes:
 
 
 def _rows(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
-    """The file's id of each of ours, and ours that share one; ValueError if one is missing."""
+    """The id in the file for each of ours, and our ids without one; ValueError without symbols."""
     begin = tokenizer.tags.begin
     content = bytes(tokenizer.to_state()["source"].numpy())
     rows = list(FileVocabulary(content, tokenizer.config.algorithm, Tags(), threads=1).rows)

@@ -106,7 +106,7 @@ def verify_huggingface(
 
 
 def generate_greedily(folder: Path, texts: Sequence[str]) -> list[str]:
-    """Translate with transformers alone; an M2M-100 model by the tags of the texts."""
+    """Translate with transformers alone; tags of the texts choose the languages of M2M-100."""
     import transformers
 
     class_name = json.loads((folder / "config.json").read_text("utf-8"))["architectures"][0]

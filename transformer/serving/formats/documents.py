@@ -102,7 +102,7 @@ def _cues(lines: Sequence[str]) -> Iterator[tuple[list[str], bool]]:
 
 
 def _marked(text: str) -> MarkedText:
-    """The text with tags as marks; one without its partner, or nested too deeply, is a thing."""
+    """The text with tags as marks; a tag without a partner, or nested too deeply, has no text."""
     tags = list(_TAG.finditer(text))
     closing: dict[int, re.Match[str]] = {}
     opened: list[re.Match[str]] = []

@@ -70,7 +70,7 @@ class Token(NamedTuple):
 
     @property
     def attributes(self) -> dict[str, str]:
-        """Of a tag, by names in lower case; the first of a name counts."""
+        """The attributes of a tag by their names in lower case; of equal names, the first."""
         attributes: dict[str, str] = {}
         for match in _ATTRIBUTE.finditer(self.source, len(self.name) + 1):
             attributes.setdefault(match[1].lower(), _unescape((match[2] or "").strip("\"'")))
@@ -182,7 +182,7 @@ def parse(source: str, rules: Rules) -> list[str | Block]:
 
 
 def written(parts: Sequence[str | Block], translations: Iterator[MarkedText]) -> str:
-    """The source with the next translations in its blocks; an equal translation changes nothing."""
+    """The source with translated blocks; a translation equal to its text changes nothing."""
 
     def source(part: str | Block) -> str:
         if isinstance(part, str):
@@ -194,7 +194,7 @@ def written(parts: Sequence[str | Block], translations: Iterator[MarkedText]) ->
 
 
 class _Pairing:
-    """Finds the tokens of blocks; ``ends`` leads to their end tags, or to themselves."""
+    """Finds the tokens of blocks; ``ends`` has the index of the end tag of each, or its own."""
 
     def __init__(self, tokens: Sequence[Token], rules: Rules) -> None:
         self.ends: dict[int, int] = {}

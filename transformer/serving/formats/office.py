@@ -32,7 +32,7 @@ Element = Any
 _BLANKS = re.compile(r"[ \t\r\n]+")
 
 _DEEPEST = 50
-"""Nested containers; a deeper container is a thing, since each span names all around it."""
+"""Nested containers; a deeper one is an inline object, since a span names all around it."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Container:
 
 
 @dataclass(frozen=True)
-class Thing:
+class InlineObject:
     """A mark without text: elements that stay unchanged, in their own run if they had one."""
 
     elements: list[Element]
@@ -138,8 +138,8 @@ def read_spans(parent: Element, marks: tuple[Mark, ...], names: Names) -> Iterat
         elif child.tag not in names.properties and child.tag not in names.ignored:
             around = marks[-1].payload if names.text and marks else None
             run = around if around and around.is_run else None
-            thing = Thing(list(group), run, child.tag in names.breaks)
-            yield Span("", (*marks, Mark(thing)))
+            inline = InlineObject(list(group), run, child.tag in names.breaks)
+            yield Span("", (*marks, Mark(inline)))
             before = None
         tail = list(_text(group[-1].tail, marks, names))
         before = None if tail else before
@@ -147,7 +147,7 @@ def read_spans(parent: Element, marks: tuple[Mark, ...], names: Names) -> Iterat
 
 
 def _text(text: str | None, marks: tuple[Mark, ...], names: Names) -> Iterator[Span]:
-    """Text directly in an element; in formats with elements of text it is indentation."""
+    """Text directly in an element; formats with elements for text have indentation there."""
     if text and names.text is None:
         yield Span(_BLANKS.sub(" ", text), marks)
 
@@ -241,9 +241,9 @@ class Paragraph:
         size = 0
         for span, _, opened in self._steps(translations):
             size += sum(mark.payload.size for mark in opened)
-            thing = span.marks[-1].payload if span.marks and not span.text else None
-            if isinstance(thing, Thing) and thing.run:
-                size += thing.run.size
+            inline = span.marks[-1].payload if span.marks and not span.text else None
+            if isinstance(inline, InlineObject) and inline.run:
+                size += inline.run.size
         return size
 
     def _steps(self, translations: Sequence[MarkedText]) -> Iterator[tuple[Span, int, list[Mark]]]:
@@ -263,7 +263,7 @@ class Paragraph:
         path = [mark for mark in span.marks if isinstance(mark.payload, Container)]
         has_run = any(mark.payload.is_run for mark in path)
         if not span.text and self._names.text:
-            # The thing brings its own run.
+            # The object brings its own run.
             return [mark for mark in path if not mark.payload.is_run]
         if span.text and self._base and not has_run and (self._names.text or not path):
             path.append(self._base)
@@ -273,13 +273,13 @@ class Paragraph:
         if span.text:
             _append_text(parent, _NOT_XML.sub("", span.text), self._names.text)
             return
-        thing = span.marks[-1].payload if span.marks else None
-        if isinstance(thing, Thing):
-            if thing.run:
-                run = copy.deepcopy(thing.run.shell)
+        inline = span.marks[-1].payload if span.marks else None
+        if isinstance(inline, InlineObject):
+            if inline.run:
+                run = copy.deepcopy(inline.run.shell)
                 parent.append(run)
                 parent = run
-            for element in thing.elements:
+            for element in inline.elements:
                 element.tail = None
                 parent.append(element)
 
@@ -324,8 +324,8 @@ def _texts(spans: Sequence[Span]) -> Iterator[tuple[MarkedText, MarkedText, Mark
     texts: list[list[Span]] = [[]]
     for span in spans:
         texts[-1].append(span)
-        thing = span.marks[-1].payload if span.marks else None
-        if isinstance(thing, Thing) and thing.ends_text:
+        inline = span.marks[-1].payload if span.marks else None
+        if isinstance(inline, InlineObject) and inline.ends_text:
             texts.append([])
     for text in texts:
         filled = [index for index, span in enumerate(text) if span.text.strip()]
@@ -350,17 +350,18 @@ class OfficeDocument:
         with _malformed(extension):
             self._zip = zipfile.ZipFile(io.BytesIO(data))
             _check(self._zip.infolist(), max_bytes * _MAX_UNPACKED)
-            names = self._zip.namelist()
+            entries = self._zip.namelist()
             parts = _word_parts(self._zip) if extension == ".docx" else _open_parts(self._zip)
-            parts = [name for name in parts if name in names]
+            parts = [name for name in parts if name in entries]
             _check([self._zip.getinfo(name) for name in parts], max_bytes)
             self._trees = {name: _parsed(self._zip.read(name)) for name in parts}
             self._paragraphs: list[Paragraph] = []
             for tree in self._trees.values():
                 root = tree.getroot()
-                word = _word_names(etree.QName(root).namespace or "")
-                known = word if extension == ".docx" else _OPEN_DOCUMENT
-                self._paragraphs += read_paragraphs(root, known)
+                names = _OPEN_DOCUMENT
+                if extension == ".docx":
+                    names = _word_names(etree.QName(root).namespace or "")
+                self._paragraphs += read_paragraphs(root, names)
         self._extension = extension
         self._max_bytes = max_bytes
         self.texts: list[MarkedText] = []

@@ -32,7 +32,8 @@ class Mark:
 class Span:
     """A stretch of text with the marks around it, the outermost first.
 
-    A thing without text, such as an image, is a span with the text "" whose last mark is the thing.
+    An object without text, such as an image, is a span with the text ""; its last mark is the
+    object.
     With ``keep``, the text must not be translated.
     """
 
@@ -67,7 +68,8 @@ def write_tagged(spans: MarkedText, escape: Callable[[str], str] = str) -> str:
 class Cell(NamedTuple):
     """A part of a source, or of a translation with its partner in characters of the source.
 
-    It is ``kept`` if it is a kept text or a thing without text; without a partner it has no marks.
+    It is ``kept`` if it is a kept text or an object without text. Without a partner it has no
+    marks.
     """
 
     text: str
@@ -108,12 +110,13 @@ class PlainText:
             cell = self.cells[index]
             if cell.start >= end:
                 break
-            low, high = max(start, cell.start), min(end, cell.end)
+            low = max(start, cell.start)
+            high = min(end, cell.end)
             if low < high:
                 yield Cell(cell.text[low - cell.start : high - cell.start], cell.marks, low, high)
 
     def marks(self, start: int, end: int) -> tuple[Mark, ...]:
-        """The most marks around a part of the stretch."""
+        """The marks of the cell of the stretch that has the most."""
         return max((cell.marks or () for cell in self.copy(start, end)), key=len, default=())
 
 

@@ -404,7 +404,7 @@ class DeepLDocuments:
         asyncio.get_running_loop().call_later(seconds, self._documents.pop, document.id, None)
 
     async def show(self, request: Request) -> Response:
-        """The status of a document, at once when it is done."""
+        """The status of a document; waits a moment for one that is not done."""
         document = await self._find(request)
         await asyncio.wait({document.work}, timeout=_ANSWER_SECONDS)
         answer: dict[str, Any] = {"document_id": document.id, "status": document.status}
@@ -425,7 +425,7 @@ class DeepLDocuments:
         return attachment(data, document.name)
 
     async def _find(self, request: Request) -> _Document:
-        """The document of a request that has its key, and is of its client."""
+        """The document of a request; Refusal if the key or the client is wrong."""
         key = str((await read_parameters(request)).get("document_key", ""))
         document = self._documents.get(request.path_params["id"])
         if document is None or not hmac.compare_digest(key.encode(), document.key.encode()):

@@ -125,7 +125,7 @@ class LibreTranslate:
         return JSONResponse(languages)
 
     async def settings(self, request: Request) -> Response:
-        """What a page must know."""
+        """The settings of a page."""
         code = self.directions.all[0].target
         target = {"code": code, "name": language_name(code)}
         keys = self.access.clients is not None

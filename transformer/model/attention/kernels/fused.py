@@ -47,7 +47,7 @@ def attend_masked(
         if not grouped:
             key, value = repeat_heads(query, key), repeat_heads(query, value)
     summand = None if additive is None else additive.summand[..., : key.size(2)]
-    # On a CPU, bfloat16 makes the gradient take 4 to 7 times as long (docs/performance.md).
+    # On a CPU, bfloat16 makes the gradient take 4 to 7 times as long (benchmarks/training).
     precise = query.device.type == "cpu" and query.dtype == torch.bfloat16
     dtype = torch.float32 if precise else query.dtype
     with torch.autocast("cpu", enabled=False) if precise else nullcontext():

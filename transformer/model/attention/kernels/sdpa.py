@@ -31,7 +31,7 @@ EFFICIENT_FIRST = [BACKENDS[name] for name in ("efficient", "flash", "cudnn", "m
 """Kernels in the order of their speed for a causal mask and few positions."""
 
 CAUSAL_SHORT = 128
-"""Positions up to which an H200 computes a causal mask fastest by ``efficient`` (docs/gpu.md)."""
+"""Up to so many positions ``efficient`` is fastest with a causal mask (H200; benchmarks/gpu)."""
 
 FEW = 16
 """Plain products are faster than the fused kernel with at most 16 queries and at least 16 keys."""

@@ -1,4 +1,4 @@
-"""Rows of benchmarks/gpu.py on updates: ours, and those of other frameworks beside them.
+"""Rows of ``python -m benchmarks.gpu`` on updates: ours, and those of other frameworks beside them.
 
 An update is a model's forward and backward pass, clipping and Adam on batches that are on the
 GPU already: what a run, with its loader, logs and checks, can reach at best.
@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.profiler import ProfilerActivity, profile
 
-from benchmarks.gpu_rows.bench import CHUNK, TOKENS, Bench, Values, elapsed
-from benchmarks.gpu_rows.cost import Size
-from benchmarks.gpu_rows.models import built, made_batches, model_config, size_of
+from benchmarks.gpu.cost import Size
+from benchmarks.gpu.measure import CHUNK, TOKENS, Bench, Values, elapsed
+from benchmarks.gpu.models import built, made_batches, model_config, size_of
 from transformer.data.batching.batch import Batch
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.settings.run import RunConfig

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 import yaml
 
-from benchmarks.gpu_rows.bench import Bench
-from benchmarks.gpu_rows.cost import Size
+from benchmarks.gpu.cost import Size
+from benchmarks.gpu.measure import Bench
 from transformer.common.schema import typed
 from transformer.data.batching.batch import Batch, collate
 from transformer.model.build import build_transformer

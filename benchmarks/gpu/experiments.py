@@ -1,7 +1,7 @@
 """Train the experiments of Multi30k on a GPU, several at a time, and score them on their test sets.
 
-    python benchmarks/gpu_experiments.py --data FOLDER [--seeds 3] [--processes 4] [--deadline 560]
-    python benchmarks/gpu_experiments.py --rehearse     # one seed, small and on a CPU
+    python -m benchmarks.gpu.experiments --data FOLDER [--seeds 3] [--processes 4] [--deadline 560]
+    python -m benchmarks.gpu.experiments --rehearse     # one seed, small and on a CPU
 
 FOLDER holds ``multi30k`` and ``multi30k_tok``, as ``data.root`` wants them: nothing is downloaded.
 English to German raw and tokenized, German to English and English to French, the first seed of each
@@ -21,13 +21,13 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.data.made_up_text import write_text
-from benchmarks.gpu_rows.models import TINY
-from benchmarks.results.calls import ROOT
-from benchmarks.results.page import markdown
-from benchmarks.results.records import Records
+from benchmarks.gpu.models import TINY
 from benchmarks.results.results import Measured, Result, columns, measured, row
-from benchmarks.results.trained import Trained, train_all
+from benchmarks.support.calls import ROOT
+from benchmarks.support.made_up_text import write_text
+from benchmarks.support.page import markdown
+from benchmarks.support.records import Records
+from benchmarks.support.trained import Trained, train_all
 from transformer.checkpoint.run_directory import is_finished
 from transformer.data.corpora.catalog import PUBLISHED
 
@@ -41,7 +41,7 @@ ON_GPU = (
     *("trainer=gpu", "data.batch_tokens=8192", "trainer.max_steps=3000", "schedule.warmup=300"),
     "trainer.val_check_interval=500",
 )
-"""Four times the batch and a quarter of the updates of a CPU (docs/gpu.md)."""
+"""Four times the batch and a quarter of the updates of a CPU (README.md)."""
 SMALL = (
     *(f"model.{key}={value}" for key, value in TINY.items()),
     *("tokenizer.vocab_size=300", "data.batch_tokens=512", "trainer.max_steps=4"),
@@ -75,7 +75,7 @@ def main(arguments: Sequence[str]) -> int:
     until += given.deadline - RESERVE
     if not given.rehearse and not torch.cuda.is_available():
         print(
-            "error: benchmarks/gpu_experiments.py needs a CUDA GPU; --rehearse does not",
+            "error: benchmarks.gpu.experiments needs a CUDA GPU; --rehearse does not",
             file=sys.stderr,
         )
         return 2

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from benchmarks.results.calls import Calls
+from benchmarks.support.calls import Calls
 from transformer.checkpoint.run_directory import is_finished
 from transformer.cli.config import compose_config, run_settings
 from transformer.runs.report import require_config

@@ -1,4 +1,4 @@
-"""Rows of benchmarks/gpu.py on beam search, beside Hugging Face's with the same weights.
+"""Rows of ``python -m benchmarks.gpu`` on beam search, beside Hugging Face's with the same weights.
 
 It does not know how well a model translates: weights and sentences are random.
 """
@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from benchmarks.decoding.engines import hugging_face, ours
-from benchmarks.gpu_rows.bench import Bench, Values
-from benchmarks.gpu_rows.models import built
+from benchmarks.gpu.measure import Bench, Values
+from benchmarks.gpu.models import built
 from transformer.decoding.search import search as search_module
 from transformer.settings.decoding import SearchConfig
 

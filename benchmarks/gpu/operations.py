@@ -1,4 +1,4 @@
-"""Rows of benchmarks/gpu.py on the machine and on single operations: products, attention, the loss.
+"""Rows of ``python -m benchmarks.gpu`` on the machine and on single operations.
 
 It does not know models, but for their sizes.
 """
@@ -9,9 +9,9 @@ import platform
 import torch
 from torch import Tensor
 
-from benchmarks.gpu_rows.bench import TOKENS, Bench, Values
-from benchmarks.gpu_rows.models import model_config
-from benchmarks.results.version import code_version
+from benchmarks.gpu.measure import TOKENS, Bench, Values
+from benchmarks.gpu.models import model_config
+from benchmarks.support.version import code_version
 from transformer.common.errors import InputError, is_out_of_memory
 from transformer.model.attention.attention_context import AttentionContext
 from transformer.model.attention.kernels.sdpa import BACKENDS, Sdpa, prepare_sdpa

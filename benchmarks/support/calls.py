@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks.results.records import Records, machine
-from benchmarks.results.version import code_version
+from benchmarks.support.records import Records, machine
+from benchmarks.support.version import code_version
 from transformer.recipes.runner import stop_with_parent
 
 ROOT = Path(__file__).resolve().parents[2]

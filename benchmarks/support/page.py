@@ -5,7 +5,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from benchmarks.results.records import Record, Records
+from benchmarks.support.records import Record, Records
 from transformer.common.files import written_whole
 
 

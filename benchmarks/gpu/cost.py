@@ -1,13 +1,13 @@
 """What training takes on paper: operations, bytes, communication, hours and money.
 
-It measures nothing: docs/gpu.md derives the formulas and names the source of each assumption.
+It measures nothing: README.md derives the formulas and names the source of each assumption.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.results.page import markdown
+from benchmarks.support.page import markdown
 
 TOKENS = 25_000
 """Source tokens, and as many target tokens, of an update (Vaswani et al. 2017, section 5.1)."""
