@@ -43,7 +43,7 @@ CONTENTS = {
     "Text": "data tokenizers tasks scale doctor",
     "Model": "attention training_step regularization single_stacks",
     "Training": "recipes processes gpu reliability checkpoint",
-    "Translating": "decoding alignment attention_views failures robustness",
+    "Translating": "search decoding alignment attention_views failures robustness",
     "Using": "serving interchange browser python api",
     "Measured": "report results comparing performance",
     "Code": "architecture",

@@ -74,7 +74,7 @@ def test_no_text_has_a_tag_but_its_own(text: str, seed: int, algorithm: str) -> 
 
 @settings(deadline=None, max_examples=100)
 @given(TEXT, st.lists(st.text("aß ;\t", max_size=3), max_size=3))
-def test_given_tokens_are_decoded_to_the_text(text: str, features: list[str]) -> None:
+def test_characters_and_words_are_decoded_to_the_text(text: str, features: list[str]) -> None:
     source = "\t".join([text, ";".join(features)]) if features else text
     for algorithm in ("char", "words"):
         config = TokenizerConfig(

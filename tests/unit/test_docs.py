@@ -185,19 +185,18 @@ def test_what_the_page_of_classes_names_exists() -> None:
         assert name in definitions(ROOT.joinpath(*module.split(".")).with_suffix(".py"))
 
 
-def test_the_snippets_on_attention_print_what_the_page_says(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.mark.parametrize("page", ["attention.md", "search.md"])
+def test_snippets_print_what_the_page_says(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    text = (ROOT / "docs" / "attention.md").read_text("utf-8")
+    text = (ROOT / "docs" / page).read_text("utf-8")
     snippets = list(SNIPPET.finditer(text))
     assert snippets
-    namespace: dict[str, object] = {"__name__": "attention"}
+    namespace: dict[str, object] = {"__name__": page}
     with torch.random.fork_rng(devices=[]):
         for snippet in snippets:
             line = text.count("\n", 0, snippet.start("code"))
             # Blank lines in front let a traceback name the line of the page.
-            code = compile("\n" * line + snippet["code"], "docs/attention.md", "exec")
+            code = compile("\n" * line + snippet["code"], f"docs/{page}", "exec")
             with contextlib.redirect_stdout(io.StringIO()) as printed:
                 exec(code, namespace)
             assert printed.getvalue() == (snippet["output"] or ""), f"snippet at line {line}"
