@@ -15,6 +15,7 @@ from transformer.data.batching.batch import PaddedBatch
 from transformer.data.batching.batch_sequence import (
     BatchKey,
     BatchPlan,
+    EpochBatches,
     MixedBatches,
     PlannedBatches,
     RankAssignment,
@@ -190,3 +191,16 @@ def test_the_largest_batch_is_named() -> None:
     )
     assert MixedBatches([small, row], [1.0, 1.0], seed=1).largest()[0] == most
     assert positions.max() > positions.mean()
+
+
+def test_a_jump_plans_one_epoch() -> None:
+    planned = []
+
+    class RecordedPlan(BatchPlan):
+        def epoch(self, epoch: int) -> EpochBatches:
+            planned.append(epoch)
+            return super().epoch(epoch)
+
+    plan = RecordedPlan(*lengths_like_captions(2000), batch_tokens=512, seed=1)
+    key = PlannedBatches(plan)[1_000_000]
+    assert planned == [key.epoch] == [1_000_000 // len(plan)]

@@ -85,7 +85,7 @@ def test_characters_and_words_are_decoded_to_the_text(text: str, features: list[
         kept = exact if algorithm == "char" else " ".join(filter(None, text.split(" ")))
         tokenizer = Tokenizer.train(config, lambda: [("a", "a"), (source, text)])
         assert tokenizer.decode_target(tokenizer.encode_target([text])) == [kept]
-        if features and "\t" not in source[len(text) + 1 :]:
+        if source.count("\t") == 1 and features:  # a source has one tab, before its features
             decoded = tokenizer.decode_source(tokenizer.encode_source([source]))
             assert decoded == [kept + source[len(text) :]]
 

@@ -114,7 +114,8 @@ def kill_a_worker(folder: Path, busy: bool) -> None:
         pass
 
 
-@pytest.mark.parametrize("busy", [pytest.param(False, marks=pytest.mark.thorough), True])
+@pytest.mark.thorough
+@pytest.mark.parametrize("busy", [False, True])
 def test_a_worker_that_is_killed_ends_the_process(folder: Path, busy: bool) -> None:
     process = FORKS.Process(target=kill_a_worker, args=(folder, busy), daemon=False)
     process.start()

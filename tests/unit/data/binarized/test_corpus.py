@@ -103,6 +103,7 @@ def prepared(folder: Path, slow: bool) -> BaseProcess:
     return process
 
 
+@pytest.mark.thorough
 def test_a_killed_preparation_goes_on_where_it_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
