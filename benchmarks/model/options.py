@@ -15,7 +15,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.support.page import write_between
+from benchmarks.support.records import write_between
 from benchmarks.support.trained import Trained
 from transformer.checkpoint.checkpoint import load_checkpoint
 from transformer.checkpoint.run_directory import is_finished

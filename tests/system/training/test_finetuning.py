@@ -12,6 +12,7 @@ import torch
 from tests.helpers.runs.faults import SignalAt
 from tests.helpers.runs.outcomes import differences, outcome, said
 from tests.helpers.runs.processes import call, finish, tiny_config, tiny_overrides
+from tests.helpers.runs.runs import run
 from transformer.checkpoint.checkpoint import PORTABLE, read_merged, read_payload
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import Tokenizer
@@ -133,6 +134,22 @@ def test_what_may_change_and_another_score_is_logged(
     assert not caplog.messages
     initial_payload(second(home, "metrics=tokenized"), home / "first")
     assert "metrics.tokenize=13a" in caplog.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_two_processes_begin_with_the_weights_of_one(
+    home: Path, tmp_path: Path, strategy: str
+) -> None:
+    arguments = [*tiny_overrides(home), *BRIEF, f"finetune_from={home}/first", "hydra.run.dir=run"]
+    arguments += [f"trainer={strategy}", "trainer.accelerator=cpu", "trainer.devices=2"]
+    arguments += ["optimizer.lr=1e-12", "schedule=constant", "schedule.warmup=0"]
+    done = run("-m", "transformer", "train", *arguments, folder=tmp_path)
+    assert done.returncode == 0, done.stderr.decode()
+    after = read_payload(tmp_path / "run" / "checkpoints" / "best.ckpt")["state_dict"]
+    before = read_payload(home / "first" / "checkpoints" / "best.ckpt")["state_dict"]
+    for name, weight in before.items():
+        assert torch.allclose(after[name], weight, atol=1e-6), name
 
 
 @pytest.mark.thorough

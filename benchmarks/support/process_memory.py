@@ -102,7 +102,8 @@ def measure(command: Sequence[str], folder: Path, interval: float = 0.5) -> Meas
     Raises:
         SystemExit: It fails; with what it printed.
     """
-    begin, found = time.monotonic(), Measurement()
+    begin = time.monotonic()
+    found = Measurement()
     process = subprocess.Popen(
         command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
@@ -117,7 +118,8 @@ def measure(command: Sequence[str], folder: Path, interval: float = 0.5) -> Meas
     watcher.start()
     assert process.stdout is not None
     for line in process.stdout:
-        seconds, memory = time.monotonic() - begin, memory_of(process.pid)
+        seconds = time.monotonic() - begin
+        memory = memory_of(process.pid)
         found.note(memory)
         cpu = cpu_seconds_of(process.pid)
         found.lines.append(Line(line.rstrip("\n"), seconds, cpu, memory))

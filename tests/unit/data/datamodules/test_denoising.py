@@ -37,11 +37,11 @@ def restored(source: Row, target: Row) -> list[int]:
         else:
             spans[last].append(token)
     assert spans.pop(last) == []  # the last sentinel ends the target
-    found: list[int] = []
+    text: list[int] = []
     for token in source:
-        found += spans.pop(token) if token in SENTINELS else [token]
+        text += spans.pop(token) if token in SENTINELS else [token]
     assert spans == {}
-    return found
+    return text
 
 
 @pytest.mark.parametrize(
@@ -97,8 +97,8 @@ def test_sentences_change_places() -> None:
     for seed in range(60):
         making = noise(objective="infilling", permute=True)
         permuted = making._permuted(text, np.random.default_rng(seed))
-        starts = sorted((permuted.index(one[0]), one) for one in sentences)
-        assert [token for _, one in starts for token in one] == permuted
+        starts = sorted((permuted.index(sentence[0]), sentence) for sentence in sentences)
+        assert [token for _, sentence in starts for token in sentence] == permuted
         seen.add(tuple(permuted))
         assert list(making.pair(text, seed)[1]) == text
     assert len(seen) == 6
@@ -150,14 +150,14 @@ def test_a_vocabulary_without_sentinels_is_refused(tmp_path: Path) -> None:
     plain = tiny_tokenizer()
     with pytest.raises(InputError, match=r"set tokenizer.sentinels=100 tokenizer.joint=true"):
         Noise.from_tokenizer(DenoisingConfig(), plain)
-    one = plain.with_words(["<extra_id_0>"])
+    one_sentinel = plain.with_words(["<extra_id_0>"])
     with pytest.raises(InputError, match=r"set tokenizer.sentinels=100"):
-        Noise.from_tokenizer(DenoisingConfig(), one)
+        Noise.from_tokenizer(DenoisingConfig(), one_sentinel)
     infilling = DenoisingConfig(objective="infilling")
     size = plain.target_vocab_size
-    assert Noise.from_tokenizer(infilling, one).mask == size
+    assert Noise.from_tokenizer(infilling, one_sentinel).mask == size
     assert Noise.from_tokenizer(infilling, plain.with_words(["<mask>"])).mask == size
-    ends = Noise.from_tokenizer(infilling, one).sentence_ends
+    ends = Noise.from_tokenizer(infilling, one_sentinel).sentence_ends
     assert plain.encode_target(["a ."])[0][-1] in ends
     with pytest.raises(InputError, match="permute needs data"):
         DenoisingConfig(permute=True)

@@ -1,6 +1,6 @@
-"""What the benchmark of decoding translates with: a trained tiny model, and a random base one.
+"""Models that benchmarks of translation measure: a trained tiny model, and a random base model.
 
-It does not know engines. Both read the same sentences in the same pieces.
+Both read the same sentences in the same subwords. It does not know engines.
 """
 
 import subprocess
@@ -120,7 +120,8 @@ def short_run(data_root: Path | None, steps: int) -> Path:
     Raises:
         InputError: The training failed.
     """
-    corpus, given = "pocket", list[str]()
+    corpus = "pocket"
+    given = list[str]()
     if data_root is not None:
         corpus = "multi30k"
         given = ["experiment=multi30k_tiny", "loss=label_smoothed", "tokenizer.vocab_size=6000"]

@@ -41,9 +41,9 @@ def test_held_out_pairs_depend_on_no_seed_direction_or_order(folder: Path) -> No
 
 def test_a_trained_pair_of_a_growing_text_is_never_held_out(folder: Path) -> None:
     before = pairs_of(folder, validation_size=9, test_size=5)
-    more = "".join(f"x{number}\ty{number}\n" for number in range(200))
+    new_lines = "".join(f"x{number}\ty{number}\n" for number in range(200))
     with (folder / "text.tsv").open("a") as file:
-        file.write(more)
+        file.write(new_lines)
     now = pairs_of(folder, validation_size=9, test_size=5)
     moved = [pair for pair in (*before["validation"], *before["test"]) if pair in now["train"]]
     assert moved
@@ -77,7 +77,7 @@ def test_a_held_out_source_keeps_all_its_targets(tmp_path: Path) -> None:
         assert [len(held[name]) for name in ("validation", "test")] == [18, 10]
 
 
-def test_what_is_held_out_of_a_large_text_is_found_once(
+def test_held_out_pairs_of_a_large_text_are_searched_once(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("transformer.data.corpora.split._REMEMBERED", 0)
@@ -98,13 +98,13 @@ def test_held_out_pairs_take_their_links_along(folder: Path) -> None:
     # A link that tells the line: the last word of either side.
     lines = [f"{source.count(' ')}-{target.count(' ')}\n" for source, target in pairs]
     (folder / "links").write_text("".join(lines))
-    found = find_splits(data_config(folder, alignment=str(folder / "links"), test_size=7))
-    assert set(found) == {"train", "validation", "test"}
-    for split in found.values():
+    splits = find_splits(data_config(folder, alignment=str(folder / "links"), test_size=7))
+    assert set(splits) == {"train", "validation", "test"}
+    for split in splits.values():
         for (source, target), links in zip(split, split.word_links(), strict=True):
             assert links.sure == {(source.count(" "), target.count(" "))}
-    given = {"alignment": str(folder / "links"), "validation": str(folder / "text.tsv")}
-    whole = find_splits(data_config(folder, **given))
+    fields = {"alignment": str(folder / "links"), "validation": str(folder / "text.tsv")}
+    whole = find_splits(data_config(folder, **fields))
     assert len(list(whole["train"].word_links())) == 81
     with pytest.raises(InputError, match=r"alignment of .*text\.tsv is not known; set data\.al"):
         whole["validation"].word_links()

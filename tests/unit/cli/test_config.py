@@ -5,12 +5,15 @@ from pathlib import Path
 import pytest
 from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from transformer.cli.arguments import (
+    ELSEWHERE,
     choices,
     config_folder,
     flags_and_overrides,
+    known_keys,
+    nearest_key,
     without_plus,
 )
 from transformer.cli.config import compose_config, with_experiment
@@ -211,3 +214,46 @@ def test_a_folder_of_the_user_adds_choices(tmp_path: Path, monkeypatch: pytest.M
 )
 def test_a_plus_before_a_key_is_understood(argument: str, read: str) -> None:
     assert without_plus(argument) == read
+
+
+@pytest.fixture(scope="module")
+def train() -> DictConfig:
+    return compose_config("train", [])
+
+
+@pytest.fixture(scope="module")
+def translate() -> DictConfig:
+    return compose_config("translate", ["checkpoint=x"])
+
+
+def test_what_other_toolkits_say_is_a_key_here(train: DictConfig, translate: DictConfig) -> None:
+    evaluate = compose_config("evaluate", ["checkpoint=x"])
+    known = {"hydra.run.dir"}.union(*map(known_keys, (train, translate, evaluate)))
+    assert {key for keys in ELSEWHERE.values() for key in keys} <= known
+    # A name of our own needs no translation, but where a verb lacks it.
+    assert {name for name in ELSEWHERE if name in known} <= {"device", "metrics", "model"}
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("optimizer.learning_rate", "optimizer.lr"),
+        ("beam_size", "decoding.beam_size"),
+        ("max_epochs", "trainer.max_epochs"),
+        ("warmup-steps", "schedule.warmup"),
+        ("model.layers", "model.encoder_layers"),
+        ("trainer.seed", "seed"),
+        ("max_length", "data.max_length or model.max_length"),
+        ("callbacks.ema", "callbacks.ema_decay"),
+        ("save_dir", "hydra.run.dir"),
+    ],
+)
+def test_a_key_of_train_is_found(key: str, meant: str, train: DictConfig) -> None:
+    assert nearest_key(key, [*known_keys(train), "hydra.run.dir"]) == f" (did you mean {meant}?)"
+
+
+def test_a_key_of_translate_is_its_own(translate: DictConfig) -> None:
+    own = {"beam": "decoding.beam_size", "batch_size": "batch_tokens", "gpus": "device"}
+    for key, meant in own.items():
+        assert nearest_key(key, known_keys(translate)) == f" (did you mean {meant}?)"
+    assert nearest_key("learning_rate", known_keys(translate)) == ""

@@ -36,7 +36,8 @@ class TorchTransformer(nn.Module):
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """The logits."""
-        length, padding = target.size(1), source == PAD
+        length = target.size(1)
+        padding = source == PAD
         later = torch.ones(length, length, dtype=torch.bool, device=target.device).triu(1)
         hidden = self.transformer(
             self.embed(source),

@@ -1,20 +1,10 @@
-"""The length penalty by hand, and forced scoring against a walk over the logits."""
+"""Scores of given targets equal a walk over the logits."""
 
-import pytest
 import torch
 
 from tests.helpers.model.models import tiny_transformer
 from tests.helpers.model.tolerance import assert_close
 from transformer.decoding.forced_decoding import score_targets
-from transformer.settings.decoding import length_penalty
-
-
-@pytest.mark.parametrize(
-    ("length", "alpha", "penalty"),
-    [(1, 0.6, 1.0), (7, 0.0, 1.0), (7, 1.0, 2.0), (19, 0.5, 2.0), (7, -1.0, 0.5)],
-)
-def test_length_penalty(length: int, alpha: float, penalty: float) -> None:
-    assert length_penalty(length, alpha) == pytest.approx(penalty)
 
 
 def test_target_scores_equal_a_walk_over_the_logits() -> None:

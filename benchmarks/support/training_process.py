@@ -1,6 +1,6 @@
-"""A process that benchmarks/training/speed.py lets train, and what came of it.
+"""A training process of benchmarks/training/speed.py, and its results.
 
-It does not know how a framework trains: training_subjects.py does, at the other end of the pipe.
+It does not know how a framework trains; training_subjects.py, at the other end of the pipe, does.
 """
 
 import json
@@ -83,8 +83,13 @@ class Subject:
         """Begin; `ready` waits until it can make updates."""
         self.process: subprocess.Popen[str] = subprocess.Popen(
             [
-                *(sys.executable, "-m", "benchmarks.training.subjects", str(folder)),
-                *(self.framework, *common, *self.overrides),
+                sys.executable,
+                "-m",
+                "benchmarks.support.training_subjects",
+                str(folder),
+                self.framework,
+                *common,
+                *self.overrides,
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

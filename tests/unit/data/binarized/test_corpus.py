@@ -3,7 +3,6 @@
 import logging
 import multiprocessing
 import os
-import pickle
 import resource
 import signal
 import time
@@ -48,10 +47,12 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
     return Tokenizer.train(tokenizer_config(), lambda: corpus)
 
 
-def encode(folder: Path, pairs: Pairs, tokenizer: Tokenizer, workers: int = 0, **more: Any) -> Path:
+def encode(
+    folder: Path, pairs: Pairs, tokenizer: Tokenizer, workers: int = 0, **options: Any
+) -> Path:
     """Encode pairs to a folder, without texts; ``filters`` are none."""
-    rest = {"filters": None, "texts": False} | more
-    encode_corpus("train", lambda: pairs, tokenizer, folder=folder, workers=workers, **rest)
+    arguments = {"filters": None, "texts": False} | options
+    encode_corpus("train", lambda: pairs, tokenizer, folder=folder, workers=workers, **arguments)
     return folder
 
 
@@ -80,14 +81,6 @@ def test_any_number_of_processes_gives_the_same_bytes(
     assert "a second" in caplog.text
 
 
-def test_texts_are_written_only_where_they_are_wanted(
-    pairs: Pairs, tokenizer: Tokenizer, tmp_path: Path
-) -> None:
-    corpus = EncodedCorpus(encode(tmp_path / "a", pairs, tokenizer))
-    with pytest.raises(KeyError):
-        corpus.texts("source", np.arange(2))
-
-
 def prepare(folder: Path, slow: bool) -> None:
     """In a fork: in small blocks, of which each is written slowly where that is wanted."""
     at_once = ShardWriter.write
@@ -110,6 +103,7 @@ def prepared(folder: Path, slow: bool) -> BaseProcess:
     return process
 
 
+@pytest.mark.thorough
 def test_a_killed_preparation_goes_on_where_it_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,31 +135,31 @@ def test_a_killed_preparation_goes_on_where_it_stopped(
     assert done.items() <= kept.items()  # not written a second time
 
 
-def test_what_a_killed_process_left_is_neither_read_nor_kept(
+def test_unfinished_files_of_a_killed_process_are_neither_read_nor_kept(
     pairs: Pairs, tokenizer: Tokenizer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     clean = encode(tmp_path / "clean", pairs[:120], tokenizer)
     whole = (clean / "00001.arrow").read_bytes()
-    left = {"00001.arrow.1.part": whole, "00002.arrow.1.part": whole[:-20]}
+    unfinished = {"00001.arrow.1.part": whole, "00002.arrow.1.part": whole[:-20]}
     (tmp_path / "again.parts").mkdir()
-    for name, content in left.items():
+    for name, content in unfinished.items():
         (tmp_path / "again.parts" / name).write_bytes(content)
     assert contents(encode(tmp_path / "again", pairs[:120], tokenizer)) == contents(clean)
     assert caplog.messages[-1] == "train: 120 pairs, every line kept"
 
 
 def prepare_on_a_full_disk(folder: Path) -> None:
-    """In a fork: what is said goes to a file."""
+    """In a fork: the error is written to a file."""
     corpus_module._BLOCK = 40
     module = data_module(folder)
     assert module.tokenizer
-    said = (folder / "said").open("w")
+    output = (folder / "error.txt").open("w")
     resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
     try:
         module.prepare_data()
     except InputError as error:
-        print(error, file=said, flush=True)
+        print(error, file=output, flush=True)
 
 
 def test_a_full_disk_is_one_line_and_the_next_run_goes_on(tmp_path: Path) -> None:
@@ -173,9 +167,9 @@ def test_a_full_disk_is_one_line_and_the_next_run_goes_on(tmp_path: Path) -> Non
     process = FORKS.Process(target=prepare_on_a_full_disk, args=(tmp_path,))
     process.start()
     assert exit_code(process) == 0
-    (said,) = (tmp_path / "said").read_text().splitlines()
-    assert "00000.arrow: cannot be written (" in said
-    assert "File too large); free some space, or write elsewhere" in said
+    (message,) = (tmp_path / "error.txt").read_text().splitlines()
+    assert "00000.arrow: cannot be written (" in message
+    assert "File too large); free some space, or write elsewhere" in message
     assert not list((tmp_path / "cache").glob("train-*/*"))
     module = data_module(tmp_path)
     module.prepare_data()
@@ -191,13 +185,6 @@ def test_a_killed_worker_is_one_line(
     monkeypatch.setattr(ShardWriter, "write", write)
     with pytest.raises(InputError, match=r"process .* was killed.*data\.prepare_workers lower"):
         encode(tmp_path / "a", pairs, tokenizer, workers=2)
-
-
-def test_a_writer_travels_to_a_spawned_process(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    writer = pickle.loads(pickle.dumps(ShardWriter(tmp_path, tokenizer, FILTERS, False)))
-    single = writer.tokenizer.in_one_thread()
-    assert single.encode_source(SENTENCES) == tokenizer.encode_source(SENTENCES)
-    assert single.fingerprint == tokenizer.fingerprint
 
 
 def test_a_damaged_shard_is_named(pairs: Pairs, tokenizer: Tokenizer, tmp_path: Path) -> None:

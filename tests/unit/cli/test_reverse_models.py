@@ -12,7 +12,7 @@ from tests.unit.cli.test_load import RUN, written
 from transformer.__main__ import main
 from transformer.checkpoint.checkpoint import load_checkpoint
 from transformer.cli import progress
-from transformer.commands.select import _check_direction
+from transformer.commands.select import check_direction
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.forced_decoding import TargetScore, score_pairs
@@ -97,10 +97,10 @@ def best(last: float = 0.0) -> list[str]:
 def test_a_reverse_model_of_several_corpora_has_their_languages() -> None:
     corpora = {"a": CorpusConfig(source="fr_FR", target="en"), "b": CorpusConfig(source="es")}
     data = DataConfig(source="en", target="de", corpora=corpora)
-    _check_direction("a", data, ("en", "fr"))
-    _check_direction("a", data, ("de", "eng"))  # a code without a name may be any language
+    check_direction("a", data, ("en", "fr"))
+    check_direction("a", data, ("de", "eng"))  # a code without a name may be any language
     with pytest.raises(InputError, match="a translates es to de, fr_FR to en, and fr to de is"):
-        _check_direction("a", data, ("de", "fr"))
+        check_direction("a", data, ("de", "fr"))
 
 
 def test_select_and_ask_choose_by_a_reverse_model(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,12 +1,11 @@
-"""What speed.py compares: each trains in a process of its own, on the same batches.
+"""The trainings that benchmarks/training/speed.py compares, each in its own process.
 
-    python -m benchmarks.training.subjects FOLDER SUBJECT KEY=VALUE…
-
-Reads numbers on stdin, makes so many updates for each, and answers in a line of JSON; to the word
-``products`` ours answers how long the matrix products of these updates take alone. Ours is a run
-as ``train.py`` makes it, loader, logging and all. The others are plain loops with the same batches
-in memory, the same optimizer, schedule and loss. Hugging Face's model starts from our weights. It
-does not know what is done with the times.
+speed.py starts ``python -m benchmarks.support.training_subjects FOLDER SUBJECT KEY=VALUE…`` and
+writes numbers to its stdin. It makes so many updates for each number, and answers in a line of
+JSON; to the word ``products`` ours answers how long the matrix products of these updates take alone
+(the least time of an update on a CPU). Ours is a run as ``train.py`` makes it, with loader and
+logging. The others are plain loops with the same batches in memory, the same optimizer, schedule
+and loss. Hugging Face's model starts from our weights.
 """
 
 import json
@@ -25,11 +24,11 @@ import torch
 from pytorch_lightning import Callback, LightningModule, Trainer, seed_everything
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from benchmarks.model.marian_twin import logits, marian
-from benchmarks.model.torch_twin import TorchTransformer
-from benchmarks.training.matrix_products import Products, clock
-from benchmarks.training.subject_process import MOST
+from benchmarks.support.marian_twin import logits, marian
+from benchmarks.support.torch_twin import TorchTransformer
+from benchmarks.support.training_process import MOST
 from transformer.cli.config import compose_config, run_settings
 from transformer.data.batching.batch import Batch
 from transformer.data.batching.loader import Update
@@ -40,6 +39,53 @@ from transformer.settings.tokenizer import PAD
 from transformer.tasks.registry import make_task
 from transformer.training.cpu_allocator import keep_freed_memory
 from transformer.training.optimization import build_optimizer, build_schedule
+
+PRODUCTS = {"mm", "addmm", "bmm", "baddbmm"}
+
+Layout = tuple[torch.dtype, tuple[int, ...], tuple[int, ...]]
+"""Dtype, shape and strides."""
+
+
+class Products(TorchDispatchMode):
+    """Notes both factors of every matrix product that is computed within it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.factors: list[tuple[Layout, Layout]] = []
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Note and run."""
+        if str(function.overloadpacket).removeprefix("aten.") in PRODUCTS:
+            *_, left, right = (layout(factor) for factor in args if isinstance(factor, Tensor))
+            self.factors.append((left, right))
+        return function(*args, **(kwargs or {}))
+
+    def seconds(self) -> float:
+        """Time of all of them, one after the other; the first round is not counted."""
+        made = {factor: random_factor(*factor) for pair in self.factors for factor in pair}
+        for _ in range(2):
+            began = clock()
+            for left, right in self.factors:
+                torch.matmul(made[left], made[right])
+        return clock() - began
+
+
+def clock() -> float:
+    """Seconds; of one thread only those that it computes, which other processes change little."""
+    return time.process_time() if torch.get_num_threads() == 1 else time.perf_counter()
+
+
+def layout(factor: Tensor) -> Layout:
+    """What decides how fast a factor is multiplied."""
+    return factor.dtype, tuple(factor.shape), factor.stride()
+
+
+def random_factor(dtype: torch.dtype, shape: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
+    """Normal numbers in this layout."""
+    last = sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
+    return torch.randn(last + 1).to(dtype).as_strided(shape, strides)
 
 
 @dataclass
@@ -79,7 +125,8 @@ class Clock:
         if self.left:
             return
         if self.tokens:
-            seconds, computing = time.perf_counter() - self.began, clock() - self.clocked
+            seconds = time.perf_counter() - self.began
+            computing = clock() - self.clocked
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
             loss = float(self.loss) / self.tokens
             self.say(json.dumps(Answer(seconds, computing, self.tokens, loss, peak).__dict__))
@@ -90,9 +137,11 @@ class Clock:
         if not asked:
             # Lightning would test and save what nobody wants.
             os._exit(0)
-        self.left, self.tokens = int(asked), 0
+        self.left = int(asked)
+        self.tokens = 0
         self.loss.zero_()
-        self.began, self.clocked = time.perf_counter(), clock()
+        self.began = time.perf_counter()
+        self.clocked = clock()
 
     def count(self, tokens: int, loss: Tensor | float) -> None:
         """To be called after every update, with the sum of its loss."""
@@ -159,13 +208,13 @@ def train_plainly(config: RunConfig, name: str, clock: Clock) -> None:
         clock.wait()
         with torch.autocast("cpu", torch.bfloat16, enabled=half):
             if name == "torch":
-                found = model(batch.source, batch.target_input)
+                predicted = model(batch.source, batch.target_input)
             else:
-                found = logits(model, batch)
-        right = batch.target_output.flatten()
+                predicted = logits(model, batch)
+        targets = batch.target_output.flatten()
         loss = F.cross_entropy(
-            found.flatten(0, 1).float(),
-            right,
+            predicted.flatten(0, 1).float(),
+            targets,
             ignore_index=PAD,
             label_smoothing=config.loss.label_smoothing,
         )

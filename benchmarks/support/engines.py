@@ -1,4 +1,4 @@
-"""The engines of benchmarks/decoding/speed.py behind one call: source pieces in, target pieces out.
+"""Engines of translation behind one call: source subwords in, target subwords out.
 
 Each may sort and batch the sentences as suits it best. None knows texts or the clock.
 """
@@ -23,7 +23,7 @@ from transformer.settings.model import Precision
 from transformer.settings.tokenizer import BOS, EOS, PAD
 
 if TYPE_CHECKING:
-    from benchmarks.decoding.subjects import Subject
+    from benchmarks.support.translation_models import Subject
 
 Pieces = Sequence[int]
 Translate = Callable[[Sequence[Pieces], int], list[Pieces]]
@@ -111,13 +111,13 @@ def ours(model: Transformer, precision: Precision, search: SearchConfig) -> Tran
     @torch.inference_mode()
     def translate(sources: Sequence[Pieces], batch_tokens: int) -> list[Pieces]:
         segments = [list(source) for source in sources]
-        found: list[Pieces] = [()] * len(sources)
+        translations: list[Pieces] = [()] * len(sources)
         lengths = [(len(segment) + 1) * search.width for segment in segments]
         for indices in bucket_batches(lengths, batch_tokens):
             results = search_batch(model, [segments[index] for index in indices], search, None)
             for index, hypotheses in zip(indices, results, strict=True):
-                found[index] = hypotheses[0].tokens
-        return found
+                translations[index] = hypotheses[0].tokens
+        return translations
 
     return translate
 
@@ -129,7 +129,7 @@ def hugging_face(
 
     ``early_stopping=True`` is what the other two do: a sentence ends when the beam is full.
     """
-    from benchmarks.model.marian_twin import marian
+    from benchmarks.support.marian_twin import marian
 
     twin: Any = marian(model)
     # As in the export: our searches never choose them.

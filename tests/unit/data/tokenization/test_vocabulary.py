@@ -81,24 +81,8 @@ def test_decomposed_characters_are_letters_and_marks_and_come_back_composed() ->
     assert Tokenizer.from_state(tokenizer.to_state()).decode_target([row]) == ["é 한"]
 
 
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"algorithm": "bpe"}, "vocab_size=null: a vocabulary of bpe needs a size"),
-        ({"sampling": 0.1}, "sampling draws subwords of unigram and bpe"),
-        ({"source": "bpe", "vocab_size": 9, "features": ";"}, "features are read with .*=char"),
-        ({"algorithm": "words", "decompose": True}, "decompose is for characters"),
-        ({"features": ""}, "features='' separates nothing"),
-        ({"min_frequency": 99}, "no token occurs tokenizer.min_frequency=99 times"),
-    ],
-)
-def test_keys_that_do_not_fit_together_are_refused(changes: dict[str, Any], says: str) -> None:
-    with pytest.raises(InputError, match=says):
-        learned(**changes)
-
-
 @pytest.mark.parametrize("must", ["w A", "g"])
-def test_constraints_hold_for_given_tokens(must: str) -> None:
+def test_constraints_hold_for_characters_and_words(must: str) -> None:
     for tokenizer in (MIXED, learned()):
         model = tiny_transformer(
             source_vocab_size=tokenizer.source_vocab_size,
