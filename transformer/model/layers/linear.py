@@ -2,7 +2,7 @@
 
 torch multiplies float32 with MKL. MKL is faster if the weight lies transposed in memory, and uses
 only half of the vector width of some processors that are not Intel's. There oneDNN, which comes
-with torch too, is faster. common/processor.py chooses; docs/decoding.md has measurements.
+with torch too, is faster. common/processor.py chooses; benchmarks/decoding/speed.md measures.
 """
 
 from typing import TypeVar
