@@ -4,6 +4,8 @@ The source folder is the root of the repository, so that a link leads to the sam
 Git viewer. Links to other files of the repository become downloads.
 """
 
+from pathlib import Path
+
 from sphinx.application import Sphinx
 
 project = "transformer"
@@ -11,19 +13,7 @@ copyright = "the authors, Apache-2.0"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax"]
 
 ABOUT = ["CONTRIBUTING", "CHANGELOG", "data/README", "data/pocket/README", "scripts/pocket/README"]
-MEASUREMENTS = [
-    "benchmarks/README",
-    "benchmarks/NOTES",
-    "benchmarks/data/README",
-    "benchmarks/gpu/README",
-    "benchmarks/results/README",
-    "benchmarks/training/README",
-]
-include_patterns = [
-    "README.md",
-    *(f"{page}.md" for page in [*ABOUT, *MEASUREMENTS]),
-    "docs/*",
-]
+include_patterns = ["README.md", *(f"{page}.md" for page in ABOUT), "docs/*", "benchmarks/**.md"]
 exclude_patterns = [".*", "build", "runs", "multirun"]
 root_doc = "README"
 
@@ -39,16 +29,21 @@ html_theme = "furo"
 html_title = project
 
 CONTENTS = {
-    "Begin": "first_model training configuration other_toolkits",
+    "Begin": "first_model training configuration commands other_toolkits glossary",
     "Text": "data tokenizers tasks scale doctor",
-    "Model": "attention training_step regularization single_stacks",
+    "Model": "attention training_step attention_views",
     "Training": "recipes processes gpu reliability checkpoint",
-    "Translating": "decoding alignment attention_views failures robustness",
-    "Using": "serving interchange browser python api",
-    "Measured": "report results comparing performance",
+    "Translating": "search decoding comparing failures robustness",
+    "Using": "serving interchange python api",
+    "Measured": "results performance",
     "Code": "architecture",
 }
 """The pages in the order of the site, by theme."""
+
+ROOT = Path(__file__).parents[1]
+MEASUREMENTS = [
+    str(page.relative_to(ROOT).with_suffix("")) for page in sorted(ROOT.glob("benchmarks/**/*.md"))
+]
 
 
 def add_contents(app: Sphinx, page: str, source: list[str]) -> None:

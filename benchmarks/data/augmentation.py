@@ -1,4 +1,4 @@
-"""Time that augmentation adds to a batch, beside that of a forward and backward pass.
+"""Time of augmentation for a batch, beside that of a forward and backward pass.
 
     python benchmarks/data/augmentation.py experiment=multi30k_tiny data.root=FOLDER
 
@@ -14,7 +14,9 @@ from transformer.cli.config import compose_config, run_settings
 from transformer.tasks.base import Task
 from transformer.tasks.registry import make_task
 
-BATCHES, PASSES, ROUNDS = 50, 10, 4
+BATCHES = 50
+PASSES = 10
+ROUNDS = 4
 
 
 def task_of(arguments: list[str]) -> Task:
@@ -27,7 +29,8 @@ def task_of(arguments: list[str]) -> Task:
 
 def milliseconds_a_batch(task: Task) -> float:
     """CPU time of a batch as the loader makes it."""
-    dataset, batches = task.data._training, task.data.sequence
+    dataset = task.data._training
+    batches = task.data.sequence
     start = time.process_time()
     for number in range(BATCHES):
         dataset[batches[number]]
@@ -48,9 +51,9 @@ def main() -> None:
     """Print a line for each."""
     tasks = {name: task_of([*sys.argv[1:], f"augmentation={name}"]) for name in ("none", "robust")}
     rounds = [
-        {name: milliseconds_a_batch(one) for name, one in tasks.items()} for _ in range(ROUNDS)
+        {name: milliseconds_a_batch(task) for name, task in tasks.items()} for _ in range(ROUNDS)
     ]
-    plain, robust = (median(one[name] for one in rounds) for name in tasks)
+    plain, robust = (median(times[name] for times in rounds) for name in tasks)
     passes = milliseconds_a_pass(tasks["robust"])
     print(f"batch, augmentation=none    {plain:8.2f} ms")
     print(f"batch, augmentation=robust  {robust:8.2f} ms")

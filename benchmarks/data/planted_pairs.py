@@ -24,20 +24,21 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=2000)
     arguments = parser.parse_args()
     with (
-        open(arguments.source, encoding="utf-8") as one,
-        open(arguments.target, encoding="utf-8") as two,
+        open(arguments.source, encoding="utf-8") as source_lines,
+        open(arguments.target, encoding="utf-8") as target_lines,
     ):
         pairs = [
             (a.rstrip("\n"), b.rstrip("\n"))
-            for a, b in islice(zip(one, two, strict=True), arguments.pairs)
+            for a, b in islice(zip(source_lines, target_lines, strict=True), arguments.pairs)
         ]
     order = list(range(len(pairs)))
     random.Random(SEED).shuffle(order)
     part = len(pairs) // 10
-    moved, halved = order[:part], order[part : 2 * part]
+    moved = order[:part]
+    halved = order[part : 2 * part]
     targets = [target for _, target in pairs]
-    for index, other in zip(moved, [*moved[1:], *moved[:1]], strict=True):
-        targets[index] = pairs[other][1]
+    for index, replacement in zip(moved, [*moved[1:], *moved[:1]], strict=True):
+        targets[index] = pairs[replacement][1]
     for index in halved:
         words = pairs[index][1].split()
         targets[index] = " ".join(words[: len(words) // 2])

@@ -21,7 +21,9 @@ from transformer.data.text.lines import read_lines
 from transformer.data.tokenization.tokenizer import Tokenizer, normalize
 from transformer.settings.tokenizer import UNK, TokenizerConfig
 
-_SAMPLE, _SIZE, _AT_ONCE = 40_000, 8_000, 5_000
+_SAMPLE = 40_000
+_SIZE = 8_000
+_AT_ONCE = 5_000
 
 
 def main(files: Sequence[str]) -> None:
@@ -32,9 +34,9 @@ def main(files: Sequence[str]) -> None:
     with TemporaryDirectory() as folder:
         for kind in ("unigram", "bpe", "char", "word"):
             path = _sentencepiece(Path(folder, kind), sample, kind)
-            own = sentencepiece.SentencePieceProcessor(model_file=path)
+            processor = sentencepiece.SentencePieceProcessor(model_file=path)
             tokenizer = _opened("sentencepiece", file=path)
-            _count(f"sentencepiece {kind}", tokenizer, lines, partial(_shown, own))
+            _count(f"sentencepiece {kind}", tokenizer, lines, partial(_shown, processor))
         path = _byte_level(Path(folder, "tokenizer.json"), sample)
         _count("huggingface byte-level", _opened("huggingface", file=path), lines, _exact)
         _count("bytes", _opened("bytes"), lines, _exact)
@@ -52,8 +54,8 @@ def _exact(text: str) -> str:
     return text if text.strip() else ""
 
 
-def _shown(own: sentencepiece.SentencePieceProcessor, text: str) -> str:
-    return str(own.normalize(text)).replace("\u2581", " ").strip(" ")
+def _shown(processor: sentencepiece.SentencePieceProcessor, text: str) -> str:
+    return str(processor.normalize(text)).replace("\u2581", " ").strip(" ")
 
 
 def _count(

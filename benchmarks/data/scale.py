@@ -1,4 +1,4 @@
-"""Prepare and train on so many made-up pairs, and see what time and memory each stage takes.
+"""Time and memory of each stage of a run on a large made-up corpus.
 
     python benchmarks/data/scale.py [--pairs N] [--folder runs/scale] [--only STAGE…] [KEY=VALUE…]
 
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.support.made_up_text import write_text
-from benchmarks.training.process_memory import Measurement, measure
+from benchmarks.support.process_memory import Measurement, measure
 
 if TYPE_CHECKING:
     from transformer.data.datamodules.translation import TranslationData
@@ -34,9 +34,15 @@ UPDATES = 20
 def overrides(folder: Path, extra: Sequence[str]) -> list[str]:
     """The run: everything but the text is the default, or what the caller says."""
     return [
-        *("data=files", f"data.train={folder}/train.tsv", f"data.validation={folder}/val.tsv"),
-        *("data.test_size=0", f"data.cache={folder}/cache", "data.workers=1"),
-        *(f"trainer.max_steps={UPDATES}", "trainer.log_every_n_steps=1", "decoding=greedy"),
+        "data=files",
+        f"data.train={folder}/train.tsv",
+        f"data.validation={folder}/val.tsv",
+        "data.test_size=0",
+        f"data.cache={folder}/cache",
+        "data.workers=1",
+        f"trainer.max_steps={UPDATES}",
+        "trainer.log_every_n_steps=1",
+        "decoding=greedy",
         "logger.tensorboard=false",
         *extra,
     ]
@@ -130,14 +136,14 @@ def main() -> None:
         shutil.rmtree(folder / "run", ignore_errors=True)
     print("| stage | seconds | CPU seconds | RSS, MiB | PSS, MiB | without files, MiB |")
     print("| --- | --- | --- | --- | --- | --- |", flush=True)
-    found = {}
+    results = {}
     for stage in arguments.only:
         taken = measure(command(stage, arguments, extra), ROOT)
         print(row(stage, taken), flush=True)
         for line in taken.lines:
             print(f"{stage} {line.seconds:7.1f} {line.text}", file=sys.stderr)
-        found[stage] = describe(stage, taken)
-    print(json.dumps({"pairs": arguments.pairs, "tokens": arguments.tokens, "stages": found}))
+        results[stage] = describe(stage, taken)
+    print(json.dumps({"pairs": arguments.pairs, "tokens": arguments.tokens, "stages": results}))
 
 
 def command(stage: str, arguments: argparse.Namespace, extra: Sequence[str]) -> list[str]:

@@ -49,14 +49,20 @@ class Stream:
         for shard in range(SHARDS):
             write_text(folder / f"train-{shard}.tsv", pairs // SHARDS, seed=shard + 3)
         write_text(folder / "val.tsv", 20, seed=2)
-        given = [
-            *("data=files", "data.streaming=true", f"data.train={folder}/train-*.tsv"),
-            *(f"data.validation={folder}/val.tsv", f"data.cache={folder}/cache"),
-            *(f"data.buffer={buffer}", "trainer.max_steps=1"),
+        overrides = [
+            "data=files",
+            "data.streaming=true",
+            f"data.train={folder}/train-*.tsv",
+            f"data.validation={folder}/val.tsv",
+            f"data.cache={folder}/cache",
+            f"data.buffer={buffer}",
+            "trainer.max_steps=1",
         ]
-        config = run_settings(compose_config("train", given))
-        self.config, self.data = config.data, TranslationData(config)
-        self.tokenizer, self._training = self.data.tokenizer, self.data._training
+        config = run_settings(compose_config("train", overrides))
+        self.config = config.data
+        self.data = TranslationData(config)
+        self.tokenizer = self.data.tokenizer
+        self._training = self.data._training
 
     def reader(self, train: str) -> CountingReader:
         """A reader of some shards."""
@@ -69,7 +75,8 @@ class Stream:
         for rank in range(ranks):
             reader = self.reader(train)
             loader = UpdateLoader(
-                *(self._training, StreamedBatches(reader, "made up")),
+                self._training,
+                StreamedBatches(reader, "made up"),
                 assignment=RankAssignment(ranks, 1),
                 rank=rank,
                 done=lambda: 0,

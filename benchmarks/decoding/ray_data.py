@@ -29,7 +29,8 @@ def timed(
     arguments: Sequence[str], lines: int, watch: Callable[[int], None] = lambda pid: None
 ) -> dict[str, Any]:
     """Run a command; ``watch`` is called with its process id until it ends."""
-    start, peak = time.monotonic(), 0
+    start = time.monotonic()
+    peak = 0
     process = subprocess.Popen([sys.executable, "-m", "transformer", "translate", *arguments])
     while process.poll() is None:
         time.sleep(0.2)
@@ -47,7 +48,8 @@ def timed(
 
 def actors(driver: int) -> list[int]:
     """Process ids of the actors of a driver: children of its raylet."""
-    parents, titles = {}, {}
+    parents = {}
+    titles = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             stat = (folder / "stat").read_text().rpartition(")")[2]

@@ -1,4 +1,4 @@
-"""How much faster a search over a shortlist is, in turns with the same search over all tokens.
+"""Speed of a search over a shortlist, in turns with the same search over all tokens.
 
     python benchmarks/decoding/shortlist.py --run RUN [--batch-tokens 512 4096] [--turns 3]
 
@@ -55,29 +55,30 @@ def main() -> None:
     parser.add_argument("--batch-tokens", type=int, nargs="+", default=[512, 4096])
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--sentences", type=int, default=1000)
-    given = parser.parse_args()
+    options = parser.parse_args()
     torch.set_num_threads(1)
-    config = load_checkpoint(given.run).config
+    config = load_checkpoint(options.run).config
     texts = read_texts(run_split(config.data, "test"))
-    sources, references = texts.sources[: given.sentences], texts.references[: given.sentences]
+    sources = texts.sources[: options.sentences]
+    references = texts.references[: options.sentences]
     print(
         "| engine, search | batch_tokens | sentences/s | with shortlist | ratio | BLEU | with it |"
     )
     print("| --- | --- | --- | --- | --- | --- | --- |")
-    for batch_tokens in given.batch_tokens:
-        for name, pair in translators(given.run, batch_tokens):
+    for batch_tokens in options.batch_tokens:
+        for name, pair in translators(options.run, batch_tokens):
             seconds: list[list[float]] = [[], []]
-            found: list[list[str]] = [[], []]
-            for _ in range(1 + given.turns):
+            outputs: list[list[str]] = [[], []]
+            for _ in range(1 + options.turns):
                 for index, translator in enumerate(pair):
                     start = time.process_time()
                     translations = translator.translate(sources)
                     seconds[index].append(time.process_time() - start)
-                    found[index] = [one.text for one in translations]
+                    outputs[index] = [one.text for one in translations]
             rates = [len(sources) / min(times[1:]) for times in seconds]
             [[whole], [short]] = (
                 score(texts, references, ("bleu",), config=config.metrics, sources=sources)
-                for texts in found
+                for texts in outputs
             )
             print(
                 f"| {name} | {batch_tokens:,} | {rates[0]:.1f} | {rates[1]:.1f} | "

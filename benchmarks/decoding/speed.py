@@ -1,24 +1,25 @@
-"""How fast we translate, beside Hugging Face ``generate`` and CTranslate2 with the same weights.
+"""Speed of translation beside Hugging Face's ``generate`` and CTranslate2 with the same weights.
 
-    python benchmarks/decoding/speed.py --run RUN [--threads 1] [--quick] [--write docs/decoding.md]
+    python benchmarks/decoding/speed.py --run RUN [--threads 1] [--quick]
+        [--write benchmarks/decoding/speed.md]
 
-One run measures all: the same sentences, the same beam, as many threads, no other program. RUN is
-a run of ``model.norm_order=post``, which is what Hugging Face's Marian has; its test split is
-translated. Without it a tiny model is trained for a short while, on pocket or on Multi30k in
-``--data-root FOLDER``, and kept under runs/. The second model is random and of base size; its
+All engines translate the same sentences with the same beam and number of threads; run no other
+program beside it. RUN is a run of ``model.norm_order=post``, as Hugging Face's Marian has; its test
+split is translated. Without it a tiny model is trained for a short while, on pocket or on Multi30k
+in ``--data-root FOLDER``, and kept under runs/. The second model is random and of base size; its
 translations are forced to one length.
 
-From pieces to pieces: no engine is timed with a tokenizer. Each sorts its sentences by length and
-has the best of a few batch sizes, tried on a part of the sentences. A sentence ends when its beam
-is full; hypotheses compare by their mean log-probability, the one length penalty that all have.
-``same`` is the share of translations equal to those of ours in float32. What reaches the longest
-length may differ: only ours counts how improbable the end is that is forced there.
+Input and output are subwords: no engine is timed with a tokenizer. Each sorts its sentences by
+length, and takes the best of a few batch sizes, tried on a part of the sentences. A sentence ends
+when its beam is full; hypotheses compare by their mean log-probability, the one length penalty that
+all have. ``same`` is the fraction of translations equal to those of ours in float32. A translation
+that reaches the longest length may differ: only ours scores the end that is forced there.
 
-``generate`` takes sentences as they come; that is measured too (``unsorted``), beside batches of
-like length.
+``generate`` takes sentences in their order; that is measured, too (``unsorted``), beside batches of
+similar length.
 
-Numbers are medians of interleaved repeats. The last line of stdout is JSON, in sentences
-a second of the tiny model (``base_…``: of the other).
+Numbers are medians of interleaved repeats. The last line of stdout is JSON, in sentences a second
+of the tiny model (``base_…``: of the other).
 """
 
 import argparse
@@ -36,15 +37,14 @@ from typing import TYPE_CHECKING
 import torch
 from rich.table import Table
 
-from benchmarks.support.page import write_between
-from benchmarks.support.records import machine
+from benchmarks.support.records import machine, write_between
 from transformer.common.errors import InputError
 from transformer.evaluation.metrics import score
 from transformer.reports.scores import table_console
 
 if TYPE_CHECKING:
-    from benchmarks.decoding.engines import Engine, Pieces
-    from benchmarks.decoding.subjects import Subject
+    from benchmarks.support.engines import Engine, Pieces
+    from benchmarks.support.translation_models import Subject
 
 COLUMNS = ("engine", "search", "precision", "batch", "sentences/s", "tokens/s", "same", "BLEU")
 ENGINES = {"ours": "ours", "hf": "Hugging Face", "ct2": "CTranslate2"}
@@ -87,18 +87,22 @@ class Measured:
             bleu = f"{scored.value:.1f}"
         engine = self.engine
         return [
-            *(ENGINES[engine.name], engine.search, engine.precision),
+            ENGINES[engine.name],
+            engine.search,
+            engine.precision,
             f"{self.batch_size} {engine.unit}",
-            *(f"{self.sentences_per_second:.1f}", f"{self.tokens_per_second:.0f}"),
-            *(f"{100 * self.same:.1f}%", bleu),
+            f"{self.sentences_per_second:.1f}",
+            f"{self.tokens_per_second:.0f}",
+            f"{100 * self.same:.1f}%",
+            bleu,
         ]
 
 
 def timed(engine: "Engine", sources: "list[list[int]]", size: int) -> "tuple[float, list[Pieces]]":
     """Seconds, and the translations."""
     began = time.perf_counter()
-    found = engine.translate(sources, size)
-    return time.perf_counter() - began, found
+    translations = engine.translate(sources, size)
+    return time.perf_counter() - began, translations
 
 
 def measure(subject: "Subject", threads: int, repeats: int, tried: int) -> list[Measured]:
@@ -110,7 +114,7 @@ def measure(subject: "Subject", threads: int, repeats: int, tried: int) -> list[
         repeats: Times that all of them run, one after the other.
         tried: Sentences to choose the batch size with.
     """
-    from benchmarks.decoding.engines import UNSORTED, engines
+    from benchmarks.support.engines import UNSORTED, engines
 
     part = subject.sources[:: max(1, len(subject.sources) // tried)]
     with tempfile.TemporaryDirectory() as folder:
@@ -121,9 +125,9 @@ def measure(subject: "Subject", threads: int, repeats: int, tried: int) -> list[
             results.append(Measured(engine, min(times, key=lambda size: times[size])))
         for repeat in range(repeats):
             for result in results:
-                seconds, found = timed(result.engine, subject.sources, result.batch_size)
+                seconds, translations = timed(result.engine, subject.sources, result.batch_size)
                 result.seconds.append(seconds)
-                result.found = [tuple(row) for row in found]
+                result.found = [tuple(row) for row in translations]
             print(f"{subject.name}: {repeat + 1} of {repeats}", file=sys.stderr, flush=True)
     for result in results:
         search = result.engine.search.removesuffix(UNSORTED)
@@ -138,8 +142,8 @@ def show(subject: "Subject", results: list[Measured], title: str) -> list[str]:
     rows = [result.row(subject) for result in results]
     table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
     for column in COLUMNS:
-        right = column in ("sentences/s", "tokens/s", "same", "BLEU")
-        table.add_column(column, justify="right" if right else "left")
+        numeric = column in ("sentences/s", "tokens/s", "same", "BLEU")
+        table.add_column(column, justify="right" if numeric else "left")
     for row in rows:
         table.add_row(*row)
     table_console().print(table)
@@ -191,7 +195,7 @@ def run(arguments: argparse.Namespace) -> None:
     Raises:
         InputError: A model cannot be had, or an engine cannot express it.
     """
-    from benchmarks.decoding.subjects import random_base, short_run, trained
+    from benchmarks.support.translation_models import random_base, short_run, trained
 
     # CTranslate2 and Hugging Face have advice on every call.
     logging.disable(logging.WARNING)
@@ -203,12 +207,12 @@ def run(arguments: argparse.Namespace) -> None:
     results: dict[str, list[Measured]] = {}
     for subject, repeats in ((tiny, arguments.repeats), (base, 1 if arguments.quick else None)):
         tried = max(32, len(subject.sources) // 5)
-        found = measure(subject, arguments.threads, repeats or arguments.repeats, tried)
+        measured = measure(subject, arguments.threads, repeats or arguments.repeats, tried)
         sentences = f"{len(subject.sources):,} sentences, {machine(arguments.threads)}"
         parameters = sum(parameter.numel() for parameter in subject.model.parameters())
         title = f"{subject.name}, {parameters / 1e6:.1f} M parameters, {sentences}"
-        lines += show(subject, found, title)
-        results[subject.name] = found
+        lines += show(subject, measured, title)
+        results[subject.name] = measured
     # What was measured is not lost where the page cannot be written.
     print(json.dumps(summary(results["tiny"], results["base"], arguments.beam)), flush=True)
     if arguments.write:

@@ -23,8 +23,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from benchmarks.support.page import markdown, write_between
-from benchmarks.support.records import machine
+from benchmarks.support.records import machine, markdown, write_between
 
 Translate = Callable[[Sequence[str]], list[str]]
 COLUMNS = ("model", "MB", "sentences/s", "times", "BLEU", "MiB of memory")
@@ -73,7 +72,8 @@ def loaded(path: Path, settings: dict[str, str]) -> tuple[Translate, int]:
     changes["algorithm"] = "beam" if beam > 1 else "greedy"
     search = replace(trained.search, **changes)
     weights = sum(one.numel() * one.element_size() for one in checkpoint.model.parameters())
-    model, ours = checkpoint.model, settings["engine"] == "torch"
+    model = checkpoint.model
+    ours = settings["engine"] == "torch"
     if ours:
         model = in_precision(model, settings["precision"])  # type: ignore[arg-type]
     if ours:
@@ -117,17 +117,17 @@ def main() -> None:
     parser.add_argument("--row", nargs="+", action="append", required=True)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--write", metavar="PAGE:NAME", help="put the table between two comments")
-    given = parser.parse_args()
+    options = parser.parse_args()
     from transformer.evaluation.metrics import score
     from transformer.settings.metrics import MetricsConfig
 
     os.environ["OMP_NUM_THREADS"] = "1"
-    sources, references = (file.read_text(encoding="utf-8").splitlines() for file in given.test)
+    sources, references = (file.read_text(encoding="utf-8").splitlines() for file in options.test)
     rows = [
-        started(name, Path(path), dict(one.split("=", 1) for one in settings))
-        for name, path, *settings in given.row
+        started(name, Path(path), dict(setting.split("=", 1) for setting in settings))
+        for name, path, *settings in options.row
     ]
-    for _ in range(1 + given.turns):
+    for _ in range(1 + options.turns):
         for row in rows:
             row.pipe.send(sources)
             seconds, row.texts, row.memory = row.pipe.recv()
@@ -138,16 +138,20 @@ def main() -> None:
     scores = [score(row.texts, references, ("bleu",), config=MetricsConfig())[0] for row in rows]
     cells = [
         [
-            *(row.name, f"{row.size:.1f}", f"{rate:.1f}", f"{rate / rates[0]:.2f}"),
-            *(f"{scored.value:.2f}", f"{row.memory:.0f}"),
+            row.name,
+            f"{row.size:.1f}",
+            f"{rate:.1f}",
+            f"{rate / rates[0]:.2f}",
+            f"{scored.value:.2f}",
+            f"{row.memory:.0f}",
         ]
         for row, rate, scored in zip(rows, rates, scores, strict=True)
     ]
     about = f"{len(sources):,} sentences, {machine(1)}, `{scores[0].signature}`:"
     lines = [about, "", *markdown(COLUMNS, cells)]
     print("\n".join(lines))
-    if given.write:
-        page, _, name = given.write.partition(":")
+    if options.write:
+        page, _, name = options.write.partition(":")
         write_between(Path(page), name, lines)
 
 

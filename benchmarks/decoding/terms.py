@@ -1,4 +1,4 @@
-"""Do terms from the references come, and what does it cost: must-phrases with and without.
+"""Accuracy and cost of terms that must occur: searches with and without them.
 
     python benchmarks/decoding/terms.py --run RUN [--split validation] [--first 200] [--pairs 200]
         [--seed 1]
@@ -48,17 +48,20 @@ def measure(
     must: bool,
 ) -> dict[str, Any]:
     """Translate, with the terms as constraints or without."""
-    asked = [Constraints(must=phrases) if must else None for phrases in terms]
+    requests = [Constraints(must=phrases) if must else None for phrases in terms]
     began = time.perf_counter()
-    found = [one.text for one in translator.translate([source for source, _ in pairs], asked)]
+    hypotheses = [
+        translation.text
+        for translation in translator.translate([source for source, _ in pairs], requests)
+    ]
     seconds = time.perf_counter() - began
-    (bleu,) = score(found, [reference for _, reference in pairs], ("bleu",), config=metrics)
-    there = term_accuracy(found, terms, f"constrain:{'yes' if must else 'no'}")
+    (bleu,) = score(hypotheses, [reference for _, reference in pairs], ("bleu",), config=metrics)
+    accuracy = term_accuracy(hypotheses, terms, f"constrain:{'yes' if must else 'no'}")
     return {
         "BLEU": round(bleu.value, 2),
-        "terms": round(there.value, 2),
+        "terms": round(accuracy.value, 2),
         "seconds": round(seconds, 2),
-        "signatures": [bleu.signature, there.signature],
+        "signatures": [bleu.signature, accuracy.signature],
     }
 
 

@@ -25,7 +25,7 @@ import torch
 from benchmarks.gpu.cost import Assumptions, cost_tables
 from benchmarks.gpu.measure import Bench, Runner, prepare_tiny
 from benchmarks.gpu.rows import ROWS, TABLES, tables
-from benchmarks.support.page import write_between
+from benchmarks.support.records import write_between
 
 ROOT = Path(__file__).resolve().parents[2]
 WRITE_HELP = "a page; each table is put between its two comments"

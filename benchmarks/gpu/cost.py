@@ -1,4 +1,4 @@
-"""What training takes on paper: operations, bytes, communication, hours and money.
+"""The cost of training on paper: operations, bytes, communication, hours and money.
 
 It measures nothing: README.md derives the formulas and names the source of each assumption.
 """
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.support.page import markdown
+from benchmarks.support.records import markdown
 
 TOKENS = 25_000
 """Source tokens, and as many target tokens, of an update (Vaswani et al. 2017, section 5.1)."""
@@ -37,15 +37,18 @@ class Size:
     @property
     def parameters(self) -> int:
         """Weights of matrices, biases and post-norm layers."""
-        width, ffn = self.width, self.ffn
-        attention, feed_forward = 4 * width * (width + 1), 2 * width * ffn + ffn + width
+        width = self.width
+        ffn = self.ffn
+        attention = 4 * width * (width + 1)
+        feed_forward = 2 * width * ffn + ffn + width
         encoder = attention + feed_forward + 2 * 2 * width
         decoder = 2 * attention + feed_forward + 3 * 2 * width
         return self.layers * (encoder + decoder) + self.vocabulary * width
 
     def forward_flops(self, source: float, target: float) -> float:
         """Of a sentence pair; a multiplication and an addition are two."""
-        width, feed_forward = self.width, 2 * self.width * self.ffn
+        width = self.width
+        feed_forward = 2 * self.width * self.ffn
         encoder = 2 * source * (4 * width**2 + feed_forward) + 4 * source**2 * width
         itself = 2 * target * 4 * width**2 + 4 * target**2 * width
         cross = 2 * (source + target) * 2 * width**2 + 4 * source * target * width
@@ -70,7 +73,8 @@ class Size:
         return self.layers * (encoder + decoder + memory)
 
 
-BASE, BIG = Size(512, 2048, 6, 32_000), Size(1024, 4096, 6, 32_000)
+BASE = Size(512, 2048, 6, 32_000)
+BIG = Size(1024, 4096, 6, 32_000)
 
 
 @dataclass(frozen=True)
@@ -101,7 +105,8 @@ class Assumptions:
 
     def ring_seconds(self, number: float, gpus: int) -> float:
         """To sum so many bytes by a ring inside each machine, and one of the machines."""
-        inside, machines = min(gpus, GPUS_A_MACHINE), max(1, gpus // GPUS_A_MACHINE)
+        inside = min(gpus, GPUS_A_MACHINE)
+        machines = max(1, gpus // GPUS_A_MACHINE)
         ring = 2 * (inside - 1) / inside * number / self.nvlink
         network = 2 * (machines - 1) / machines * number / (self.adapter * self.adapters)
         return (ring + network) / 1e9
@@ -181,7 +186,8 @@ def _communication(assumptions: Assumptions) -> list[str]:
         rows.append(row)
     columns = ["GPUs", "machines"]
     for name in ("base", "big"):
-        split, whole = f"{TOKENS:,} tokens in all", f"{TOKENS:,} tokens a GPU"
+        split = f"{TOKENS:,} tokens in all"
+        whole = f"{TOKENS:,} tokens a GPU"
         columns += [f"{name}: all-reduce, ms", f"{name}: compute, {split}, ms", f"{whole}, ms"]
     return markdown(columns, rows)
 

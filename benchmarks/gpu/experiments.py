@@ -23,11 +23,9 @@ import torch
 
 from benchmarks.gpu.models import TINY
 from benchmarks.results.results import Measured, Result, columns, measured, row
-from benchmarks.support.calls import ROOT
 from benchmarks.support.made_up_text import write_text
-from benchmarks.support.page import markdown
-from benchmarks.support.records import Records
-from benchmarks.support.trained import Trained, train_all
+from benchmarks.support.records import Records, markdown
+from benchmarks.support.trained import ROOT, Trained, train_all
 from transformer.checkpoint.run_directory import is_finished
 from transformer.data.corpora.catalog import PUBLISHED
 
@@ -38,14 +36,21 @@ EXPERIMENTS = [
     Result("multi30k_tiny", "multi30k", "en-fr", "B"),
 ]
 ON_GPU = (
-    *("trainer=gpu", "data.batch_tokens=8192", "trainer.max_steps=3000", "schedule.warmup=300"),
+    "trainer=gpu",
+    "data.batch_tokens=8192",
+    "trainer.max_steps=3000",
+    "schedule.warmup=300",
     "trainer.val_check_interval=500",
 )
 """Four times the batch and a quarter of the updates of a CPU (README.md)."""
 SMALL = (
     *(f"model.{key}={value}" for key, value in TINY.items()),
-    *("tokenizer.vocab_size=300", "data.batch_tokens=512", "trainer.max_steps=4"),
-    *("schedule.warmup=2", "trainer.val_check_interval=2", "decoding=greedy"),
+    "tokenizer.vocab_size=300",
+    "data.batch_tokens=512",
+    "trainer.max_steps=4",
+    "schedule.warmup=2",
+    "trainer.val_check_interval=2",
+    "decoding=greedy",
 )
 PAIRS = 300
 """Of a rehearsal's text."""
@@ -70,52 +75,56 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def main(arguments: Sequence[str]) -> int:
     """Returns the exit code."""
-    until = time.monotonic()
-    given = parse(arguments)
-    until += given.deadline - RESERVE
-    if not given.rehearse and not torch.cuda.is_available():
+    began = time.monotonic()
+    options = parse(arguments)
+    until = began + options.deadline - RESERVE
+    if not options.rehearse and not torch.cuda.is_available():
         print(
             "error: benchmarks.gpu.experiments needs a CUDA GPU; --rehearse does not",
             file=sys.stderr,
         )
         return 2
-    folder = given.folder.resolve()
+    folder = options.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    if given.rehearse:
-        given.data, given.seeds = made_up(folder / "text"), 1
-    changes, gpu = (SMALL, None) if given.rehearse else (ON_GPU, torch.cuda.get_device_name())
-    changes = (*changes, f"data.cache={folder / 'cache'}")
+    if options.rehearse:
+        options.data = made_up(folder / "text")
+        options.seeds = 1
+        gpu = ""
+        changes = (*SMALL, f"data.cache={folder / 'cache'}")
+    else:
+        gpu = f"{torch.cuda.get_device_name()}, "
+        changes = (*ON_GPU, f"data.cache={folder / 'cache'}")
     runs: dict[Trained, tuple[Result, int]] = {}
-    for seed in range(1, given.seeds + 1):
+    for seed in range(1, options.seeds + 1):
         for experiment in EXPERIMENTS:
-            run = experiment.run(given.data.resolve(), folder, seed)
+            run = experiment.run(options.data.resolve(), folder, seed)
             runs[replace(run, overrides=(*run.overrides, *changes))] = experiment, seed
     records = Records(folder / "experiments.jsonl", Measured, key=("name", "seed"))
-    for run in train_all(list(runs), processes=given.processes, threads=1, until=until):
-        found = measured(*runs[run], run)
-        records.keep(replace(found, machine=f"{gpu}, {found.machine}") if gpu else found)
+    for run in train_all(list(runs), processes=options.processes, threads=1, until=until):
+        result = measured(*runs[run], run)
+        records.keep(replace(result, machine=f"{gpu}{result.machine}"))
     print("\n".join(tables(records.read())))
     return int(not all(is_finished(run.folder) for run in runs))
 
 
-def tables(found: Sequence[Measured]) -> list[str]:
+def tables(results: Sequence[Measured]) -> list[str]:
     """A row for each experiment; tokenized text has a table of its own."""
     lines: list[str] = []
     for text in ("B", "A"):
-        there = {
-            experiment: [one for one in found if one.name == experiment.name]
+        measured_runs = {
+            experiment: [result for result in results if result.name == experiment.name]
             for experiment in EXPERIMENTS
             if experiment.text == text
         }
-        rows = [row(experiment, runs) for experiment, runs in there.items() if runs]
+        rows = [row(experiment, runs) for experiment, runs in measured_runs.items() if runs]
         if rows:
-            (names,) = {tuple(one.scores) for runs in there.values() for one in runs}
+            (names,) = {tuple(result.scores) for runs in measured_runs.values() for result in runs}
             lines += [*markdown(columns(names), rows), ""]
     return lines
 
 
 def made_up(folder: Path) -> Path:
-    """Write text that no language knows under the names of the corpora."""
+    """Write made-up text under the names of the corpora."""
     for name in ("multi30k", "multi30k_tok"):
         corpus = PUBLISHED[name]
         (folder / name).mkdir(parents=True, exist_ok=True)

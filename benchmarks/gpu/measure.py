@@ -111,8 +111,8 @@ class Bench:
         self.check()
         seconds = self.seconds if seconds is None else seconds
         first = elapsed(self.device, call)
-        one = min(elapsed(self.device, call) for _ in range(2))
-        block = 1 if self.small > 1 else max(1, min(1000, round(BLOCK / one)))
+        shortest = min(elapsed(self.device, call) for _ in range(2))
+        block = 1 if self.small > 1 else max(1, min(1000, round(BLOCK / shortest)))
         taken: list[float] = []
         enough = False
         while not enough:
@@ -134,10 +134,11 @@ class Bench:
         if dtype not in self._products:
             width = self.of(8192)
             shape: dict[str, Any] = {"size": (width, width), "device": self.device, "dtype": dtype}
-            left, right = torch.randn(**shape), torch.randn(**shape)
+            left = torch.randn(**shape)
+            right = torch.randn(**shape)
             out = torch.empty_like(left)
-            found = self.time(lambda: torch.mm(left, right, out=out))
-            self._products[dtype] = {"TFLOP/s": 2 * width**3 / found["ms"] / 1e9, **found}
+            timing = self.time(lambda: torch.mm(left, right, out=out))
+            self._products[dtype] = {"TFLOP/s": 2 * width**3 / timing["ms"] / 1e9, **timing}
         return self._products[dtype]
 
     def peak(self) -> float:
@@ -170,8 +171,8 @@ class Row:
         """Its values."""
         module, _, name = self.function.partition(":")
         function = getattr(import_module(f"benchmarks.gpu.{module}"), name)
-        found: Values = function(bench, **self.arguments)
-        return found
+        values: Values = function(bench, **self.arguments)
+        return values
 
 
 class Runner:
@@ -182,9 +183,11 @@ class Runner:
     """
 
     def __init__(self, rows: Sequence[Row], bench: Bench) -> None:
-        self.rows, self.bench = list(rows), bench
+        self.rows = list(rows)
+        self.bench = bench
         self.lines: list[Line] = []
-        self.file, self.cache = Lines(bench.folder), CompilerCache(bench.folder)
+        self.file = Lines(bench.folder)
+        self.cache = CompilerCache(bench.folder)
         self._lock = threading.Lock()
 
     def run(self) -> list[Line]:
@@ -263,13 +266,13 @@ class Lines:
 
     def read(self) -> list[Line]:
         """The last line of each row; one that could not be measured replaces no figure."""
-        found: dict[tuple[str, str], Line] = {}
+        lines: dict[tuple[str, str], Line] = {}
         for text in self.path.read_text(encoding="utf-8").splitlines():
             line: Line = json.loads(text)
             key = line["table"], line["row"]
-            if "why" not in line or "why" in found.get(key, line):
-                found[key] = line
-        return list(found.values())
+            if "why" not in line or "why" in lines.get(key, line):
+                lines[key] = line
+        return list(lines.values())
 
 
 class CompilerCache:

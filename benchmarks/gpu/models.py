@@ -20,7 +20,11 @@ from transformer.settings.model import ModelConfig
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 TINY = {
-    **{"d_model": 32, "num_heads": 2, "ffn_dim": 64, "encoder_layers": 1, "decoder_layers": 1},
+    "d_model": 32,
+    "num_heads": 2,
+    "ffn_dim": 64,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
     "dropout": 0.1,  # so that base and big are compiled once
     "sdpa_backend": "any",  # a CPU has not all of them
 }
@@ -31,10 +35,10 @@ LONGEST = (10, 60)
 
 def preset(group: str, name: str) -> dict[str, Any]:
     """The plain values of ``conf/GROUP/NAME.yaml``, which may extend other files of the group."""
-    own: dict[str, Any] = yaml.safe_load((CONF / group / f"{name}.yaml").read_text("utf-8"))
+    values: dict[str, Any] = yaml.safe_load((CONF / group / f"{name}.yaml").read_text("utf-8"))
     merged: dict[str, Any] = {}
-    for base in own.pop("defaults", ["_self_"]):
-        merged |= own if base == "_self_" else preset(group, base)
+    for base in values.pop("defaults", ["_self_"]):
+        merged |= values if base == "_self_" else preset(group, base)
     return merged
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from benchmarks.gpu.measure import TOKENS, Bench, Values
 from benchmarks.gpu.models import model_config
-from benchmarks.support.version import code_version
+from benchmarks.support.records import code_version
 from transformer.common.errors import InputError, is_out_of_memory
 from transformer.model.attention.attention_context import AttentionContext
 from transformer.model.attention.kernels.sdpa import BACKENDS, Sdpa, prepare_sdpa
@@ -30,14 +30,14 @@ SECONDS = 0.2
 def machine(bench: Bench) -> Values:
     """GPU, processor and versions."""
     versions = code_version("benchmarks")
-    found: Values = {name: versions[name] for name in ("commit", "python", "torch")}
-    found |= {"processor": f"{platform.machine()}, {os.cpu_count()} cores", "GPU": "none"}
+    values: Values = {name: versions[name] for name in ("commit", "python", "torch")}
+    values |= {"processor": f"{platform.machine()}, {os.cpu_count()} cores", "GPU": "none"}
     if bench.on_gpu:
         gpu = torch.cuda.get_device_properties(bench.device)
-        found |= {"GPU": gpu.name, "GiB": gpu.total_memory / 2**30}
-        found |= {"GPUs": torch.cuda.device_count(), "CUDA": torch.version.cuda}
-        found["cuDNN"] = str(torch.backends.cudnn.version())
-    return found
+        values |= {"GPU": gpu.name, "GiB": gpu.total_memory / 2**30}
+        values |= {"GPUs": torch.cuda.device_count(), "CUDA": torch.version.cuda}
+        values["cuDNN"] = str(torch.backends.cudnn.version())
+    return values
 
 
 def products(bench: Bench, dtype: str) -> Values:
@@ -49,32 +49,34 @@ def copies(bench: Bench) -> Values:
     """GB/s of a copy on the GPU, bytes read and written."""
     source = torch.randn(bench.of(2**29), device=bench.device)
     target = torch.empty_like(source)
-    found = bench.time(lambda: target.copy_(source))
-    return {"GB/s": 2 * source.nbytes / found["ms"] / 1e6, **found}
+    timing = bench.time(lambda: target.copy_(source))
+    return {"GB/s": 2 * source.nbytes / timing["ms"] / 1e6, **timing}
 
 
 def loss(bench: Bench, chunk: int, *, compiled: bool = False) -> Values:
     """Projection and cross-entropy, forward and backward, in chunks of so many rows."""
-    width, vocabulary = model_config(bench, "base").d_model, bench.vocabulary
+    width = model_config(bench, "base").d_model
+    vocabulary = bench.vocabulary
     tokens = bench.of(TOKENS)
     hidden = torch.randn(tokens, width, device=bench.device, requires_grad=True)
     weight = torch.randn(vocabulary, width, device=bench.device).mul_(0.02).requires_grad_()
-    right = torch.randint(4, vocabulary, (tokens,), device=bench.device)
+    target = torch.randint(4, vocabulary, (tokens,), device=bench.device)
     chunk = bench.of(chunk) if chunk else 0
     config = LossConfig(chunk=chunk)
 
     def work() -> None:
         with torch.autocast(bench.device.type, torch.bfloat16):
-            summed = loss_function(config, hidden, weight, right, compiled=compiled)
+            summed = loss_function(config, hidden, weight, target, compiled=compiled)
         torch.autograd.grad(summed, (hidden, weight))
 
-    found = bench.time(work)
-    return {"ms": found.pop("ms"), "peak GiB": bench.peak(), **found}
+    timing = bench.time(work)
+    return {"ms": timing.pop("ms"), "peak GiB": bench.peak(), **timing}
 
 
 def attention(bench: Bench, length: int, mask: str) -> Values:
     """Milliseconds forward and backward of each kernel, in bfloat16, eight heads of 64."""
-    count, length = max(1, bench.of(TOKENS) // length), bench.of(length)
+    count = max(1, bench.of(TOKENS) // length)
+    length = bench.of(length)
     if mask == "causal":
         where = torch.arange(length, device=bench.device)
         context = AttentionContext(queries=where, keys=where, causal=True)
@@ -86,7 +88,7 @@ def attention(bench: Bench, length: int, mask: str) -> Values:
     # As a stack does it, once for all layers.
     context = prepare_sdpa(context, torch.bfloat16)
     made = [torch.randn(count, length, 8, 64, device=bench.device) for _ in range(4)]
-    heads = [one.bfloat16().transpose(1, 2).requires_grad_() for one in made]
+    heads = [tensor.bfloat16().transpose(1, 2).requires_grad_() for tensor in made]
     return {name: _attend(bench, kernel, heads, context) for name, kernel in KERNELS.items()}
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from benchmarks.gpu.measure import Row
-from benchmarks.support.page import markdown
+from benchmarks.support.records import markdown
 
 UNMEASURED = "not measured yet"
 COMPILED: dict[str, dict[str, bool]] = {"eager": {}, "compiled": {"compiled": True}}

@@ -69,13 +69,25 @@ def settings(bench: Bench, *overrides: str, trainer: str | None = None) -> list[
     tiny = [f"model.{key}={value}" for key, value in TINY.items()] if bench.small > 1 else []
     device, workers = ("gpu", 2) if bench.on_gpu else ("cpu", 0)
     return [
-        *("data=files", f"trainer={trainer or device}", "model=base", *tiny),
-        *("schedule=noam", "optimizer.lr=1.0", "precision=bf16-mixed", "decoding=greedy"),
+        "data=files",
+        f"trainer={trainer or device}",
+        "model=base",
+        *tiny,
+        "schedule=noam",
+        "optimizer.lr=1.0",
+        "precision=bf16-mixed",
+        "decoding=greedy",
         *(f"data.{split}={file}" for split, file in named.items()),
-        *(f"data.cache={bench.folder}/cache", "data.test_size=0", "test=false"),
-        *(f"tokenizer.vocab_size={bench.vocabulary}", f"data.batch_tokens={bench.of(TOKENS)}"),
-        *(f"data.workers={workers}", f"loss.chunk={bench.of(CHUNK)}"),
-        *("callbacks.samples=0", "logger.tensorboard=false", *overrides),
+        f"data.cache={bench.folder}/cache",
+        "data.test_size=0",
+        "test=false",
+        f"tokenizer.vocab_size={bench.vocabulary}",
+        f"data.batch_tokens={bench.of(TOKENS)}",
+        f"data.workers={workers}",
+        f"loss.chunk={bench.of(CHUNK)}",
+        "callbacks.samples=0",
+        "logger.tensorboard=false",
+        *overrides,
     ]
 
 
@@ -93,7 +105,9 @@ class Watch(Callback):
     """Calls ``see`` with the number of each update, from 1 on, after it."""
 
     def __init__(self, bench: Bench, see: Callable[[int, Update[Any]], None]) -> None:
-        self.bench, self.see, self.done = bench, see, 0
+        self.bench = bench
+        self.see = see
+        self.done = 0
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -118,7 +132,7 @@ def run(bench: Bench, *, compiled: bool = False) -> Values:
     task = make_task(run_of(bench))
     task.data.prepare_data()
     task.data.setup("fit")
-    batches = [one.batches[0] for one in islice(task.data.train_dataloader(), 10)]
+    batches = [update.batches[0] for update in islice(task.data.train_dataloader(), 10)]
     task.data.teardown("fit")
     tokens = sum(batch.tokens for batch in batches)
     batches = [batch.to(bench.device) for batch in batches]
@@ -130,18 +144,20 @@ def run(bench: Bench, *, compiled: bool = False) -> Values:
 
     speed = tokens / bench.time(all_of_them)["ms"] * 1000
     del alone
-    whole = run_speed(bench, f"trainer.compile={'layers' if compiled else 'none'}")
+    run_rate = run_speed(bench, f"trainer.compile={'layers' if compiled else 'none'}")
     return {
         "tokens/s of updates alone": speed,
-        "tokens/s of the run": whole,
-        "share": whole / speed,
+        "tokens/s of the run": run_rate,
+        "share": run_rate / speed,
     }
 
 
 def run_speed(bench: Bench, *overrides: str) -> float:
     """Tokens of both sides that a run trains on in a second."""
     speeds: list[float] = []
-    tokens, watch, updates = 0, Stopwatch(bench.device), bench.of(UPDATES)
+    tokens = 0
+    watch = Stopwatch(bench.device)
+    updates = bench.of(UPDATES)
 
     def see(done: int, update: Update[Any]) -> None:
         nonlocal tokens, watch
@@ -152,7 +168,8 @@ def run_speed(bench: Bench, *overrides: str) -> float:
             speeds.append(tokens / watch.stop() * 1000)
         if len(speeds) == TURNS:
             raise Enough
-        tokens, watch = 0, Stopwatch(bench.device)
+        tokens = 0
+        watch = Stopwatch(bench.device)
 
     watched(bench, see, *overrides)
     return statistics.median(speeds)
@@ -218,16 +235,25 @@ def oom(bench: Bench) -> Values:
 def resume(bench: Bench) -> Values:
     """How far the weights of a run that ended halfway and was resumed are from those of one run."""
     updates = bench.of(UPDATES)
-    own = "callbacks.own=[benchmarks.gpu.runs:Deterministic]"
-    once, broken = new_folder(bench), new_folder(bench)
-    for folder, until in ((once, updates), (broken, updates // 2)):
-        _train(bench, folder, *settings(bench, own, f"trainer.max_steps={until}"))
-    _train(bench, broken, f"checkpoint={broken}", "trust=true", f"trainer.max_steps={updates}")
-    one, other = (find_last(folder)[1]["state_dict"] for folder in (once, broken))
-    distances = [(one[name] - other[name]).abs().max().item() for name in one]
+    callback = "callbacks.own=[benchmarks.gpu.runs:Deterministic]"
+    uninterrupted_folder = new_folder(bench)
+    resumed_folder = new_folder(bench)
+    for folder, until in ((uninterrupted_folder, updates), (resumed_folder, updates // 2)):
+        _train(bench, folder, *settings(bench, callback, f"trainer.max_steps={until}"))
+    _train(
+        bench,
+        resumed_folder,
+        f"checkpoint={resumed_folder}",
+        "trust=true",
+        f"trainer.max_steps={updates}",
+    )
+    uninterrupted, resumed = (
+        find_last(folder)[1]["state_dict"] for folder in (uninterrupted_folder, resumed_folder)
+    )
+    distances = [(uninterrupted[name] - resumed[name]).abs().max().item() for name in uninterrupted]
     return {
         "updates": updates,
-        "weights": sum(weight.numel() for weight in one.values()),
+        "weights": sum(weight.numel() for weight in uninterrupted.values()),
         "largest difference": max(distances),
     }
 
@@ -248,23 +274,26 @@ def ddp(bench: Bench) -> Values:
     gpus = torch.cuda.device_count() if bench.on_gpu else 2
     if gpus < 2:
         return {"GPUs": "one is here: there is nothing to compare"}
-    one, all_gpus = (_logged_run(bench, count) for count in (1, gpus))
+    single, all_gpus = (_logged_run(bench, count) for count in (1, gpus))
     return {
         "GPUs": gpus,
-        "target tokens/s on one": one,
+        "target tokens/s on one": single,
         "on all": all_gpus,
-        "of linear": all_gpus / one / gpus,
+        "of linear": all_gpus / single / gpus,
     }
 
 
 def _logged_run(bench: Bench, gpus: int) -> float:
-    folder, updates = new_folder(bench), bench.of(UPDATES)
+    folder = new_folder(bench)
+    updates = bench.of(UPDATES)
     _train(
         bench,
         folder,
         *settings(bench, trainer="ddp"),
-        *(f"trainer.accelerator={'gpu' if bench.on_gpu else 'cpu'}", f"trainer.devices={gpus}"),
-        *(f"trainer.max_steps={(TURNS + 1) * updates}", f"trainer.log_every_n_steps={updates}"),
+        f"trainer.accelerator={'gpu' if bench.on_gpu else 'cpu'}",
+        f"trainer.devices={gpus}",
+        f"trainer.max_steps={(TURNS + 1) * updates}",
+        f"trainer.log_every_n_steps={updates}",
     )
     return logged_speed(folder / "metrics.csv")
 
@@ -272,7 +301,7 @@ def _logged_run(bench: Bench, gpus: int) -> float:
 def _train(bench: Bench, folder: Path, *overrides: str) -> None:
     """Train in a new process, which has the time that is left; a resumed run has its own folder."""
     call = [sys.executable, "-m", "transformer", "train", *overrides]
-    if not any(one.startswith("checkpoint=") for one in overrides):
+    if not any(override.startswith("checkpoint=") for override in overrides):
         call.append(f"hydra.run.dir={folder}")
     environment = {**os.environ, "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
     left = None if math.isinf(bench.left) else bench.left

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from benchmarks.decoding.engines import hugging_face, ours
 from benchmarks.gpu.measure import Bench, Values
 from benchmarks.gpu.models import built
+from benchmarks.support.engines import hugging_face, ours
 from transformer.decoding.search import search as search_module
 from transformer.settings.decoding import SearchConfig
 
 if TYPE_CHECKING:
-    from benchmarks.decoding.engines import Pieces, Translate
+    from benchmarks.support.engines import Pieces, Translate
 
 BATCH_TOKENS = 65_536
 """Of a batch of ours, counted once a hypothesis, as in ``trainer=gpu``."""
@@ -60,5 +60,5 @@ def measured(bench: Bench, translate: "Translate", sentences: int, batch: int) -
     random = np.random.default_rng(1)
     lengths = random.integers(*SOURCES, bench.of(sentences), endpoint=True)
     sources: list[Pieces] = [random.integers(4, bench.vocabulary, n).tolist() for n in lengths]
-    found = bench.time(lambda: translate(sources, batch))
-    return {"sentences/s": len(sources) / found["ms"] * 1000, **found}
+    timing = bench.time(lambda: translate(sources, batch))
+    return {"sentences/s": len(sources) / timing["ms"] * 1000, **timing}

@@ -47,8 +47,8 @@ def ours(
 
 def marian(bench: Bench) -> Values:
     """Updates of Hugging Face's Marian with our weights, its fused attention and bfloat16."""
-    from benchmarks.model.marian_twin import logits
-    from benchmarks.model.marian_twin import marian as twin
+    from benchmarks.support.marian_twin import logits
+    from benchmarks.support.marian_twin import marian as twin
 
     model: Any = twin(built(bench, "base"))
     model.to(bench.device).train()
@@ -57,7 +57,7 @@ def marian(bench: Bench) -> Values:
 
 def torch_transformer(bench: Bench) -> Values:
     """Updates of ``torch.nn.Transformer`` of the same shape."""
-    from benchmarks.model.torch_twin import TorchTransformer
+    from benchmarks.support.torch_twin import TorchTransformer
 
     model = TorchTransformer(built(bench, "base")).to(bench.device).train()
     return _plain(bench, model, lambda batch: model(batch.source, batch.target_input))
@@ -80,9 +80,9 @@ def shapes(bench: Bench) -> Values:
     """Milliseconds of an update whose shape the GPU meets for the first time, and again."""
     update = Update(bench, "base")
     count = bench.of(4 * BATCHES)
-    batches = [one.to(bench.device) for one in made_batches(bench, bench.of(TOKENS), count)]
-    for other in made_batches(bench, bench.of(TOKENS // 2), 3):
-        update(other.to(bench.device))
+    batches = [made.to(bench.device) for made in made_batches(bench, bench.of(TOKENS), count)]
+    for warm_up in made_batches(bench, bench.of(TOKENS // 2), 3):
+        update(warm_up.to(bench.device))
 
     def all_of_them() -> None:
         for batch in batches:
@@ -138,9 +138,9 @@ def _plain(bench: Bench, model: nn.Module, logits: Callable[[Batch], Tensor]) ->
 
     def update(batch: Batch) -> None:
         with torch.autocast(bench.device.type, torch.bfloat16):
-            found = logits(batch)
+            predicted = logits(batch)
         loss = F.cross_entropy(
-            found.flatten(0, 1).float(),
+            predicted.flatten(0, 1).float(),
             batch.target_output.flatten(),
             ignore_index=PAD,
             label_smoothing=0.1,
@@ -166,8 +166,9 @@ def measured(bench: Bench, update: Callable[[Batch], None], size: Size, tokens: 
         for batch in batches:
             update(batch)
 
-    found = bench.time(all_of_them)
-    seconds, peak = found.pop("ms") / 1000, bench.peak()
+    timing = bench.time(all_of_them)
+    seconds = timing.pop("ms") / 1000
+    peak = bench.peak()
     rate = flops / seconds / 1e12
     return {
         "target tokens/s": targets / seconds,
@@ -175,5 +176,5 @@ def measured(bench: Bench, update: Callable[[Batch], None], size: Size, tokens: 
         "TFLOP/s": rate,
         "of products": rate / bench.products(torch.bfloat16)["TFLOP/s"],
         "peak GiB": peak,
-        **found,
+        **timing,
     }

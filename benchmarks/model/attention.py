@@ -1,4 +1,4 @@
-"""What a pattern costs: self-attention over long sequences, full against sliding.
+"""Time and memory of self-attention over long sequences, full and sliding.
 
     python benchmarks/model/attention.py [--lengths 1024 2048 4096] [--window 64] [--quick]
 
@@ -23,7 +23,10 @@ CASES = {
     "flex longformer": ("flex", "longformer"),
     "flex bigbird": ("flex", "bigbird"),
 }
-HEADS, HEAD_DIM, GLOBAL_TOKENS, RANDOM_BLOCKS = 4, 64, 1, 2
+HEADS = 4
+HEAD_DIM = 64
+GLOBAL_TOKENS = 1
+RANDOM_BLOCKS = 2
 
 
 def measure(kernel_name: str, pattern_name: str, length: int, window: int) -> tuple[float, float]:

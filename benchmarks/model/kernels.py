@@ -16,7 +16,7 @@ import time
 import torch
 from torch import Tensor
 
-from benchmarks.support.page import markdown
+from benchmarks.support.records import markdown
 from transformer.model.attention.attention_context import AttentionContext
 from transformer.model.attention.kernels.fused import attend_fused
 from transformer.model.attention.kernels.sdpa import attend_short
@@ -50,8 +50,8 @@ def step(heads: list[Tensor], kernel: Kernel) -> float:
     query, key, value, upstream = heads
     began = time.perf_counter()
     with torch.autocast("cpu", torch.bfloat16, enabled=query.dtype == torch.bfloat16):
-        found = kernel(query, key, value, AttentionContext(), 0.0)
-    torch.autograd.grad(found, (query, key, value), upstream)
+        attended = kernel(query, key, value, AttentionContext(), 0.0)
+    torch.autograd.grad(attended, (query, key, value), upstream)
     return (time.perf_counter() - began) * 1000
 
 
@@ -77,17 +77,17 @@ def main() -> None:
     keep_freed_memory()
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(1)
-    found = {
+    results = {
         (f"{count} of {width}", length): measure(count, width, length, arguments.repeats)
         for count, width in HEADS
         for length in LENGTHS
     }
     rows = [
         [heads, str(length), *(f"{value:.1f}" for value in times.values())]
-        for (heads, length), times in found.items()
+        for (heads, length), times in results.items()
     ]
     print("\n".join(markdown(["heads", "tokens a sentence", *CASES], rows)))
-    print(json.dumps({f"{heads}, {length}": times for (heads, length), times in found.items()}))
+    print(json.dumps({f"{heads}, {length}": times for (heads, length), times in results.items()}))
 
 
 if __name__ == "__main__":

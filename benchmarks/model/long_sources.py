@@ -1,4 +1,4 @@
-"""What an update on long sources costs by pattern of the encoder: processor time and memory.
+"""Processor time and memory of an update on long sources, by pattern of the encoder.
 
     python -m benchmarks.model.long_sources [--length 1024] [--rows 4] [--repeats 5] [KEY=VALUE…]
 
@@ -18,7 +18,8 @@ import time
 from typing import Any
 
 PATTERNS = ("full", "sliding", "longformer", "bigbird")
-VOCABULARY, TARGET = 8000, 32
+VOCABULARY = 8000
+TARGET = 32
 
 
 def measure(overrides: list[str], length: int, rows: int) -> tuple[float, float]:
@@ -66,19 +67,19 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--case", help=argparse.SUPPRESS)
     parser.add_argument("overrides", nargs="*")
-    given = parser.parse_args()
-    if given.case:
-        case = [*given.overrides, f"model.pattern={given.case}"]
-        print(json.dumps(measure(case, given.length, given.rows)))
+    options = parser.parse_args()
+    if options.case:
+        case = [*options.overrides, f"model.pattern={options.case}"]
+        print(json.dumps(measure(case, options.length, options.rows)))
         return
     command = [sys.executable, "-m", "benchmarks.model.long_sources", *sys.argv[1:], "--case"]
-    found: dict[str, list[tuple[float, float]]] = {pattern: [] for pattern in PATTERNS}
-    for _ in range(given.repeats):
-        for pattern, results in found.items():
+    measured: dict[str, list[tuple[float, float]]] = {pattern: [] for pattern in PATTERNS}
+    for _ in range(options.repeats):
+        for pattern, results in measured.items():
             done = subprocess.run([*command, pattern], check=True, capture_output=True, text=True)
             results.append(json.loads(done.stdout))
     table = {}
-    for pattern, results in found.items():
+    for pattern, results in measured.items():
         seconds, memory = (statistics.median(column) for column in zip(*results, strict=True))
         table[pattern] = {"seconds": round(seconds, 3), "MiB": round(memory)}
         ratio = seconds / table["full"]["seconds"]

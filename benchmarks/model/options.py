@@ -1,4 +1,4 @@
-"""Train every option of the attention family alike, and write the table in docs/attention.md.
+"""Train every option of the attention family alike, and write the table in options.md.
 
     python benchmarks/model/options.py [--steps 300] [--only NAME…] [KEY=VALUE…]
 
@@ -15,13 +15,13 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.support.page import write_between
+from benchmarks.support.records import write_between
 from benchmarks.support.trained import Trained
 from transformer.checkpoint.checkpoint import load_checkpoint
 from transformer.checkpoint.run_directory import is_finished
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "attention.md"
+PAGE = Path(__file__).with_suffix(".md")
 STEPS = 300
 """Updates of each run of the table."""
 

@@ -18,19 +18,91 @@ import argparse
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.results.ablation_rows import ROWS, Change, chosen
-from benchmarks.support.calls import ROOT
-from benchmarks.support.page import markdown, publish
-from benchmarks.support.records import Records, short
-from benchmarks.support.trained import Chained, Trained, Training, train_all
+from benchmarks.support.records import Records, markdown, publish, short
+from benchmarks.support.trained import ROOT, Chained, Trained, Training, train_all
 from transformer.checkpoint.run_directory import is_finished
 from transformer.common.errors import InputError
 from transformer.data.corpora.catalog import PUBLISHED, find
+
+
+@dataclass(frozen=True)
+class Change:
+    """What is changed in the experiment, and where it was published.
+
+    Attributes:
+        overrides: Arguments of train.py; of ``transformer`` if the first is ``recipe=NAME``, with
+            ``{teachers}`` and ``{german}`` for files.
+        source: Where it was published.
+        average: Score the mean of so many of the newest checkpoints; 0 the best one.
+        last: The folder of the last training of a ``recipe=``.
+        teachers: The names of the rows whose models it learns from.
+    """
+
+    overrides: str
+    source: str
+    average: int = 0
+    last: str = ""
+    teachers: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Of the row."""
+        return f"{self.folder}_average-{self.average}" if self.average else self.folder
+
+    @property
+    def folder(self) -> str:
+        """Where it is trained; two rows may be of one training."""
+        return "_".join(self.shown.replace("=", "-").split()) or "baseline"
+
+    @property
+    def shown(self) -> str:
+        """The overrides, without files."""
+        return " ".join(override for override in self.overrides.split() if "{" not in override)
+
+
+CHANGES = [
+    Change("", ""),
+    Change("seed=2", "how much chance does"),
+    Change("seed=3", "likewise"),
+    Change("callbacks.ema_decay=0", "the weights of the best update alone"),
+    Change("callbacks.ema_decay=0", "the mean of ten checkpoints, Vaswani et al. 2017", average=10),
+    Change("model.dropout=0.3", "more dropout"),
+    Change("tokenizer.vocab_size=4000", "Ding et al. 2019: small vocabularies for small text"),
+    Change("tokenizer.vocab_size=16000", "a larger vocabulary; Ding et al. 2019"),
+    Change("loss=r_drop", "Liang et al. 2021"),
+    Change("model.source_token_dropout=0.1", "Sennrich et al. 2016"),
+    Change("model.target_token_dropout=0.1", "likewise"),
+    Change("model.encoder_layers=8 model.decoder_layers=2", "Kasai et al. 2021, shallow decoder"),
+    Change("tokenizer.sampling=0.1", "Provilkov et al. 2020, BPE-dropout"),
+]
+CHAINS = [
+    Change(
+        "recipe=distill teachers={teachers}",
+        "Kim and Rush 2016, Freitag et al. 2017: learn from three seeds, too",
+        last="04_student",
+        teachers=("baseline", "seed-2", "seed-3"),
+    ),
+    Change(
+        "recipe=backtranslate monolingual={german}",
+        "Sennrich et al. 2016, of the German that the text has",
+        last="05_forward",
+    ),
+]
+ROWS = [*CHANGES, *CHAINS]
+
+
+def chosen(names: Collection[str]) -> list[Change]:
+    """The rows of these names, and if there are any, the baseline and what they learn from."""
+    if not names:
+        return []
+    teachers = {name for change in ROWS if change.name in names for name in change.teachers}
+    return [one for one in ROWS if one.name in {"baseline", *names, *teachers}]
+
 
 PAGE = ROOT / "benchmarks" / "results" / "README.md"
 EXPERIMENT = ("experiment=multi30k_tiny", "test=false")
@@ -75,7 +147,8 @@ def training(change: Change, folder: Path, updates: int, data: Path) -> Training
     """The run of a change, or its runs."""
     losses = () if "loss=" in change.overrides else (ONE_PASS,)
     common = (
-        *(*EXPERIMENT, *losses),
+        *EXPERIMENT,
+        *losses,
         f"trainer.max_steps={updates}",
         f"schedule.warmup={min(1000, updates // 5)}",
         # Ten checkpoints to average lie as far apart as validations.
@@ -107,15 +180,15 @@ def system(change: Change, run: Path) -> Path:
 def compared(systems: list[Path]) -> list[dict[str, Any]]:
     """BLEU of each on validation, and how sure its difference to the first is."""
     how = ("scores=[bleu]", "training=false", "moved=0")
-    told = json.loads(_verb("compare", *map(str, systems), *how))
-    [bleu] = told["metrics"]
-    return [{**one, "signature": bleu["signatures"]["score"]} for one in bleu["systems"]]
+    report = json.loads(_verb("compare", *map(str, systems), *how))
+    [bleu] = report["metrics"]
+    return [{**system, "signature": bleu["signatures"]["score"]} for system in bleu["systems"]]
 
 
 def alone(run: Path) -> dict[str, Any]:
     """BLEU on validation of the experiment where nothing is compared with it."""
     scores = json.loads(_verb("evaluate", f"checkpoint={run}", "split=validation"))
-    [bleu] = [one for one in scores if one["name"] == "BLEU"]
+    [bleu] = [score for score in scores if score["name"] == "BLEU"]
     return {**bleu, "difference": None}
 
 
@@ -135,13 +208,13 @@ def measured(change: Change, run: Training, score: Mapping[str, Any], updates: i
     )
 
 
-def row(change: Change, found: Measured) -> list[str]:
+def row(change: Change, result: Measured) -> list[str]:
     """A line of the table."""
-    what = " ".join(f"`{one}`" for one in change.shown.split()) or "nothing"
-    difference = "" if found.difference is None else f"{found.difference:+.2f}"
-    p = "" if found.p is None else f"{found.p:.3f}"
-    numbers = (f"{found.updates:,}", f"{found.bleu:.2f}", difference, p, f"{found.hours:.2f}")
-    return [what, change.source, *numbers, found.machine, short(found.commit)]
+    changed = " ".join(f"`{override}`" for override in change.shown.split()) or "nothing"
+    difference = "" if result.difference is None else f"{result.difference:+.2f}"
+    p = "" if result.p is None else f"{result.p:.3f}"
+    numbers = (f"{result.updates:,}", f"{result.bleu:.2f}", difference, p, f"{result.hours:.2f}")
+    return [changed, change.source, *numbers, result.machine, short(result.commit)]
 
 
 def _verb(*arguments: str) -> str:
@@ -170,15 +243,18 @@ def parse() -> Any:
 def trained(
     runs: Mapping[Change, Training], processes: int, threads: int
 ) -> Iterator[dict[Change, Training]]:
-    """Train what is missing, teachers before who learns from them; give what each training is of.
+    """Train what is missing, teachers before their students; yield the rows that are trained.
 
-    Nothing is given before the experiment, which all are compared with.
+    Nothing is yielded before the baseline is trained, with which all are compared.
     """
-    base, done = _base(runs), dict[Change, Training]()
+    base = _base(runs)
+    done = dict[Change, Training]()
     for kind in (Trained, Chained):
         missing = {run.folder: run for run in runs.values() if isinstance(run, kind)}
         for run in train_all(list(missing.values()), processes=processes, threads=threads):
-            done |= {change: one for change, one in runs.items() if one.folder == run.folder}
+            for change, candidate in runs.items():
+                if candidate.folder == run.folder:
+                    done[change] = candidate
             if is_finished(base.run):
                 yield done
                 done = {}
@@ -189,35 +265,39 @@ def _base(runs: Mapping[Change, Training]) -> Training:
 
 
 def measure(rows: Mapping[Change, Training], base: Training, updates: int) -> list[Measured]:
-    """What rows have given, compared with the experiment.
+    """The results of rows, compared with the baseline.
 
     Raises:
-        SystemExit: The experiment has another BLEU than what the rows before were compared with.
+        SystemExit: The baseline has another BLEU than the one that earlier rows were compared with.
     """
     others = {change: run for change, run in rows.items() if change.name != BASE}
     systems = [system(change, run.run) for change, run in others.items()]
-    known = [one for one in RECORDS.read() if (one.name, one.updates) == (BASE, updates)]
-    if known and not others:
+    recorded = [
+        record for record in RECORDS.read() if (record.name, record.updates) == (BASE, updates)
+    ]
+    if recorded and not others:
         return []
     scores = compared([base.run, *systems]) if systems else [alone(base.run)]
-    for one in known:
+    for record in recorded:
         # Alone, it is known to two decimals.
-        if round(one.bleu, 2) != round(scores[0]["score"], 2):
+        if round(record.bleu, 2) != round(scores[0]["score"], 2):
             raise SystemExit(
-                f"{base.folder} has {scores[0]['score']:.2f} BLEU, and {one.bleu:.2f} in "
+                f"{base.folder} has {scores[0]['score']:.2f} BLEU, and {record.bleu:.2f} in "
                 f"{RECORDS.path}; take all lines of {updates} updates out to measure them again"
             )
-    found = [(ROWS[0], base), *others.items()]
+    compared_runs = [(ROWS[0], base), *others.items()]
     return [
         measured(change, run, score, updates)
-        for (change, run), score in zip(found, scores, strict=True)
+        for (change, run), score in zip(compared_runs, scores, strict=True)
     ]
 
 
 def table(records: Sequence[Measured]) -> list[str]:
     """The rows of which there is a record, and the signatures of their scores."""
-    rows = [row(change, one) for change in ROWS for one in records if one.name == change.name]
-    return [*markdown(COLUMNS, rows), "", *sorted({f"`{one.signature}`" for one in records})]
+    rows = [
+        row(change, record) for change in ROWS for record in records if record.name == change.name
+    ]
+    return [*markdown(COLUMNS, rows), "", *sorted({f"`{record.signature}`" for record in records})]
 
 
 def main() -> None:
@@ -226,17 +306,18 @@ def main() -> None:
     updates = arguments.updates
     if updates < VALIDATIONS:
         raise SystemExit(f"--updates must be at least {VALIDATIONS}, the number of validations")
-    there = {one.name for one in RECORDS.read() if one.updates == updates}
-    folder, data = arguments.folder.resolve() / str(updates), arguments.data_root.resolve()
-    wanted = chosen(set(arguments.only) - there)
+    recorded = {record.name for record in RECORDS.read() if record.updates == updates}
+    folder = arguments.folder.resolve() / str(updates)
+    data = arguments.data_root.resolve()
+    wanted = chosen(set(arguments.only) - recorded)
     try:
-        runs = {one: training(one, folder, updates, data) for one in wanted}
+        runs = {change: training(change, folder, updates, data) for change in wanted}
     except InputError as error:
         raise SystemExit(str(error)) from None
     if runs:
         for rows in trained(runs, arguments.processes, arguments.threads):
-            found = measure(rows, _base(runs), updates)
-            publish(PAGE, "ablations", RECORDS, found, table)
+            records = measure(rows, _base(runs), updates)
+            publish(PAGE, "ablations", RECORDS, records, table)
     print("\n".join(publish(PAGE, "ablations", RECORDS, [], table)))
 
 

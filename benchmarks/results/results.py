@@ -15,10 +15,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.support.calls import ROOT
-from benchmarks.support.page import markdown, publish
-from benchmarks.support.records import Records, short
-from benchmarks.support.trained import Trained, train_all
+from benchmarks.support.records import Records, markdown, publish, short
+from benchmarks.support.trained import ROOT, Trained, train_all
 from transformer.checkpoint.checkpoint import load_checkpoint
 
 PAGE = ROOT / "docs" / "results.md"
@@ -119,8 +117,8 @@ RESULTS = [
 
 def measured(result: Result, seed: int, run: Trained) -> Measured:
     """What the run of a seed has given."""
-    found = load_checkpoint(run.folder).model
-    config = found.config
+    model = load_checkpoint(run.folder).model
+    config = model.config
     layers = f"{config.encoder_layers}+{config.decoder_layers}"
     metrics = run.metrics
     best = max if metrics.better(metrics.choose) == "higher" else min
@@ -133,7 +131,7 @@ def measured(result: Result, seed: int, run: Trained) -> Measured:
         machine=run.calls.machine,
         command=command(run),
         model=f"{layers}, {config.d_model}, {config.ffn_dim}",
-        parameters=sum(parameter.numel() for parameter in found.parameters()),
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
         updates=run.validated[-1][0],
         hours=round(run.hours, 3),
         validation=best(score for _, score in run.validated),
@@ -144,16 +142,30 @@ def measured(result: Result, seed: int, run: Trained) -> Measured:
 
 def command(run: Trained) -> str:
     """How anyone gets the same run, but for the seed."""
-    shown = (one for one in run.overrides if not one.startswith(("data.root=", "seed=")))
-    where = ["data.root=FOLDER"] if any("data.root=" in one for one in run.overrides) else []
+    shown = (
+        override for override in run.overrides if not override.startswith(("data.root=", "seed="))
+    )
+    where = (
+        ["data.root=FOLDER"] if any("data.root=" in override for override in run.overrides) else []
+    )
     return " ".join(["python train.py", *shown, *where])
 
 
 def columns(names: Sequence[str]) -> tuple[str, ...]:
     """The head of a table of these scores, that which chooses first."""
     return (
-        *("experiment", "direction", "model", "parameters", *names, f"{names[0]} of validation"),
-        *("seeds", "updates", "hours", "machine", "commit", "command"),
+        "experiment",
+        "direction",
+        "model",
+        "parameters",
+        *names,
+        f"{names[0]} of validation",
+        "seeds",
+        "updates",
+        "hours",
+        "machine",
+        "commit",
+        "command",
     )
 
 
@@ -163,10 +175,13 @@ def row(result: Result, runs: Sequence[Measured]) -> list[str]:
     hours = statistics.mean(run.hours for run in runs)
     return [
         f"{result.experiment} {result.changed}".strip(),
-        *(result.direction, each(run.model for run in runs)),
+        result.direction,
+        each(run.model for run in runs),
         each(f"{run.parameters / 1e6:.2f} M" for run in runs),
         *(spread(list(values)) for values in zip(*scores, strict=True)),
-        *(str(len(runs)), each(f"{run.updates:,}" for run in runs), f"{hours:.2f}"),
+        str(len(runs)),
+        each(f"{run.updates:,}" for run in runs),
+        f"{hours:.2f}",
         each(run.machine for run in runs),
         each(short(run.commit) for run in runs),
         each(f"`{run.command}`" for run in runs),
@@ -201,31 +216,32 @@ def parse() -> argparse.Namespace:
 
 def missing(arguments: argparse.Namespace) -> dict[Trained, tuple[Result, int]]:
     """The runs that are wanted and not recorded, the first seed of each before the second."""
-    data, folder = arguments.data.resolve(), arguments.folder.resolve()
-    there = {(one.name, one.seed) for one in RECORDS.read()}
+    data = arguments.data.resolve()
+    folder = arguments.folder.resolve()
+    recorded = {(record.name, record.seed) for record in RECORDS.read()}
     wanted = [result for result in RESULTS if result.name in arguments.only]
     return {
         result.run(data, folder, seed): (result, seed)
         for seed in range(1, arguments.seeds + 1)
         for result in wanted
-        if (result.name, seed) not in there
+        if (result.name, seed) not in recorded
     }
 
 
 def table(records: Sequence[Measured]) -> list[str]:
     """The results of which there is a record; a part for each kind of text, with its signatures."""
     lines: list[str] = []
-    for text, what in TEXTS.items():
-        found = {
-            result: [one for one in records if one.name == result.name]
+    for text, description in TEXTS.items():
+        measured_runs = {
+            result: [record for record in records if record.name == result.name]
             for result in RESULTS
             if result.text == text
         }
-        rows = [row(result, runs) for result, runs in found.items() if runs]
-        signed = {tuple(run.signatures.items()) for runs in found.values() for run in runs}
+        rows = [row(result, runs) for result, runs in measured_runs.items() if runs]
+        signed = {tuple(run.signatures.items()) for runs in measured_runs.values() for run in runs}
         if rows:
             names = [name for name, _ in min(signed)]
-            lines += [f"**{text}**, {what}:", "", *markdown(columns(names), rows), ""]
+            lines += [f"**{text}**, {description}:", "", *markdown(columns(names), rows), ""]
             for signatures in sorted(signed):
                 lines.append(", ".join(f"{name} `{signature}`" for name, signature in signatures))
             lines.append("")

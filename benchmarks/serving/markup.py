@@ -85,9 +85,9 @@ def words_inside(marked: str) -> frozenset[int]:
 def measure(translator: Translator, chosen: Sequence[Example], use_links: bool) -> str:
     """A row of the table."""
     options = Options(Direction("en", "de", translator), splitting="none")
-    sources = [one.source for one in chosen]
+    sources = [text.source for text in chosen]
     work = translate_texts(sentences(use_links), sources, options, Rules())
-    texts = [one.text for one in asyncio.run(work)]
+    texts = [text.text for text in asyncio.run(work)]
     found = [
         (words_inside(marked), example.words)
         for example, marked in zip(chosen, texts, strict=True)

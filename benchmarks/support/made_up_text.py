@@ -13,7 +13,8 @@ import numpy as np
 _WORDS = 30_000
 _LETTERS = np.array(list("aaabcdeeefghiiklmnooprstuuvw"))
 _BLOCK = 20_000
-_SHORTEST, _LONGEST = 4, 20
+_SHORTEST = 4
+_LONGEST = 20
 
 
 def write_text(file: Path, pairs: int, seed: int) -> None:
@@ -24,14 +25,16 @@ def write_text(file: Path, pairs: int, seed: int) -> None:
 
 
 def _lines(pairs: int, seed: int) -> Iterator[str]:
-    source, target = _vocabulary(1), _vocabulary(2)
+    source = _vocabulary(1)
+    target = _vocabulary(2)
     random = np.random.default_rng(seed)
     share = 1 / np.arange(10, _WORDS + 10)
     upto = np.cumsum(share / share.sum())
     for start in range(0, pairs, _BLOCK):
         lengths = random.integers(_SHORTEST, _LONGEST + 1, min(_BLOCK, pairs - start))
         drawn = np.searchsorted(upto, random.random(int(lengths.sum()))).tolist()
-        lines, index = [], 0
+        lines = []
+        index = 0
         for length in lengths.tolist():
             words = drawn[index : index + length]
             index += length

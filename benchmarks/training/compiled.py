@@ -1,4 +1,4 @@
-"""Whether ``trainer.compile=layers`` pays on this CPU.
+"""Speed of ``trainer.compile=layers`` on this CPU.
 
     python -m benchmarks.training.compiled [--updates 8] [KEY=VALUE…]
 
@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from benchmarks.training.subjects import composed
+from benchmarks.support.training_subjects import composed
 from transformer.data.batching.batch import Batch
 from transformer.settings.run import RunConfig
 from transformer.tasks.registry import make_task

@@ -1,4 +1,4 @@
-"""What fine-tuning gives on new text, and what it takes on old: plain, mixed, LoRA, frozen encoder.
+"""BLEU on new and on old text after fine-tuning: plain, mixed, LoRA, frozen encoder.
 
     python benchmarks/training/forgetting.py --output FOLDER --updates 500 \\
         --text captions RUN corpus:multi30k,root:CORPUS --text pocket RUN corpus:pocket
@@ -95,9 +95,13 @@ def training(old: Subject, new: Subject, variant: str, updates: int) -> list[str
     interval = max(1, updates // 5)
     bounds = [f"trainer.max_steps={updates}", f"trainer.val_check_interval={interval}"]
     return [
-        *("experiment=finetune", f"finetune_from={Path(old.run).absolute()}", "test=false"),
-        *(*bounds, "callbacks.patience=null"),
-        *(*VARIANTS.get(variant, ()), *corpora(old, new, both=variant == "mixed")),
+        "experiment=finetune",
+        f"finetune_from={Path(old.run).absolute()}",
+        "test=false",
+        *bounds,
+        "callbacks.patience=null",
+        *VARIANTS.get(variant, ()),
+        *corpora(old, new, both=variant == "mixed"),
     ]
 
 
@@ -111,7 +115,8 @@ def corpora(old: Subject, new: Subject, *, both: bool) -> list[str]:
 def scores(checkpoint: str, old: Subject, new: Subject, more: Sequence[str]) -> dict[str, Any]:
     """BLEU of a run on both validation texts."""
     config = _config((*corpora(old, new, both=True), *more))
-    data, translator = TranslationData(config), Translator.load(checkpoint)
+    data = TranslationData(config)
+    translator = Translator.load(checkpoint)
     found: dict[str, Any] = {}
     for name in ("new", "old"):
         texts = data.texts(f"validation_{name}")

@@ -33,7 +33,9 @@ from transformer.settings.tokenizer import TokenizerConfig
 from transformer.tasks.translation import TranslationModule
 from transformer.training.optimization import build_optimizer
 
-VOCABULARY, SENTENCES, LENGTH = 6000, 64, 24
+VOCABULARY = 6000
+SENTENCES = 64
+LENGTH = 24
 NOTHING = {"empty", "empty_like", "new_empty", "detach", "_unsafe_view", "promote_types"}
 PICKS = {"embedding", "gather", "index_select"}
 """Operations that read as much of their first argument as they write."""
@@ -83,10 +85,8 @@ def main() -> None:
 @contextmanager
 def using_kernels_of_a_gpu() -> Iterator[None]:
     """Let the meta device have the fused optimizer, attention and dropout of a GPU."""
-    fused, foreach = (
-        "_get_fused_kernels_supported_devices",
-        "_get_foreach_kernels_supported_devices",
-    )
+    fused = "_get_fused_kernels_supported_devices"
+    foreach = "_get_foreach_kernels_supported_devices"
     with ExitStack() as patches:
         for each in (
             patch.object(optimizer, fused, lambda: ["meta"]),

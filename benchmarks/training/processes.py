@@ -1,4 +1,4 @@
-"""The same run in one process, two, four, on two machines, and with shared-out weights.
+"""The losses of one run in one, two and four processes, on two machines, and sharded.
 
     python benchmarks/training/processes.py [--steps 20] [--only NAME…] [--work runs/processes]
 

@@ -1,4 +1,4 @@
-"""Where the time of a training update goes, without what makes it fast, and now.
+"""The time of each kind of operation of an update, with and without the optimizations.
 
     python benchmarks/training/profiling.py --data-root FOLDER [--threads 2] [--updates 5]
         [--write PAGE]
@@ -30,27 +30,40 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 from torch.nn import functional as F
 from torch.profiler import ProfilerActivity, profile
 
-from benchmarks.support.page import markdown, write_between
+from benchmarks.support.records import markdown, write_between
+from benchmarks.support.training_process import FAST, ROOT
+from benchmarks.support.training_subjects import composed
 from benchmarks.training.speed import BUDGETS, common
-from benchmarks.training.subject_process import FAST, ROOT
-from benchmarks.training.subjects import composed
 from transformer.model.layers import dropout
 from transformer.runs.train import fit
 from transformer.training.cpu_allocator import keep_freed_memory
 
 SETTINGS = {
     "plain": (
-        *("precision=32-true", "loss.bfloat16=false", "loss.chunk=0"),
-        *("keep_memory=false", "model.attention=eager"),
+        "precision=32-true",
+        "loss.bfloat16=false",
+        "loss.chunk=0",
+        "keep_memory=false",
+        "model.attention=eager",
     ),
     "now": FAST,
 }
-PRODUCTS, OTHER, OUTSIDE = "matrix products", "other operations", "outside operations"
+PRODUCTS = "matrix products"
+OTHER = "other operations"
+OUTSIDE = "outside operations"
 KINDS = {
     PRODUCTS: ("mm", "addmm", "bmm", "baddbmm", "mkldnn", "linear"),
     "softmax, masks, cross-entropy": (
-        *("softmax", "log_softmax", "nll_loss", "masked_fill", "amax", "exp", "sub_"),
-        *("LogSoftmax", "NllLoss", "FusedLoss"),
+        "softmax",
+        "log_softmax",
+        "nll_loss",
+        "masked_fill",
+        "amax",
+        "exp",
+        "sub_",
+        "LogSoftmax",
+        "NllLoss",
+        "FusedLoss",
     ),
     "random numbers, dropout": ("bernoulli", "random_", "dropout", "ge"),
     "layer norm": ("native_layer_norm", "layer_norm"),
@@ -110,7 +123,8 @@ class Profiled(Callback):
             return
         seconds = time.perf_counter() - self.began
         self.watch.stop()
-        found, operations = dict.fromkeys([*KINDS, OTHER], 0.0), 0
+        found = dict.fromkeys([*KINDS, OTHER], 0.0)
+        operations = 0
         for event in self.watch.key_averages():
             kind = char_kind(event.key)
             found[kind] += event.self_cpu_time_total / 1e3 / self.updates
@@ -183,7 +197,10 @@ def table(size: str, found: dict[str, dict[str, Any]]) -> list[str]:
             spent = told["milliseconds"]
             row += [f"{spent[kind]:.0f}", f"{spent[kind] / sum(spent.values()):.0%}"]
         rows.append(row)
-    sums, speeds, counts, products = ["together"], ["target tokens/s, watched"], [], []
+    sums = ["together"]
+    speeds = ["target tokens/s, watched"]
+    counts = []
+    products = []
     for told in found.values():
         spent = told["milliseconds"]
         sums += [f"{sum(spent.values()):.0f}", ""]
@@ -225,7 +242,8 @@ def main() -> None:
     torch.set_num_threads(arguments.threads)
     # As in training: a result that is given back to the kernel costs more than its product.
     keep_freed_memory()
-    lines, values = [], {}
+    lines = []
+    values = {}
     for size in arguments.sizes:
         values[size] = {setting: watched(size, setting, arguments) for setting in SETTINGS}
         alone = markdown(["products alone, GFLOP/s", "float32", "bfloat16"], rates(size))

@@ -1,4 +1,4 @@
-"""What ranks send and read, counted on this machine, and what many GPUs would do, derived.
+"""What ranks send and read, counted on this machine; the efficiency of many GPUs, derived.
 
     python -m benchmarks.training.scaling count [--steps 6] [--work runs/scaling]
     python -m benchmarks.training.scaling derive
@@ -30,7 +30,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from benchmarks.gpu.cost import GPUS_A_MACHINE, Assumptions
-from benchmarks.support.page import markdown
+from benchmarks.support.records import markdown
 from benchmarks.training.processes import DDP, ROOT, SETTINGS
 from transformer.checkpoint.checkpoint import find_last
 from transformer.checkpoint.run_directory import is_finished
@@ -79,7 +79,8 @@ class Counted(Callback):
         self.collectives = Collectives()
         self.phases: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self.phases["start"]["times"] = 1
-        self._phase, self._before = "start", Counter[str]()
+        self._phase = "start"
+        self._before = Counter[str]()
         self._read = Counter[str]()
 
     def setup(self, trainer: Trainer, pl_module: object, stage: str) -> None:
@@ -125,7 +126,8 @@ class Counted(Callback):
         now = self.collectives.counted + Counter({"sent": sent_bytes()})
         self.phases[self._phase].update(now - self._before)
         self.phases[phase]["times"] += 1
-        self._phase, self._before = phase, now
+        self._phase = phase
+        self._before = now
 
 
 def sent_bytes() -> int:
@@ -148,7 +150,8 @@ def sent_bytes() -> int:
 
 def mapped_kib(suffix: str) -> int:
     """Size of the files with this suffix that this process has mapped."""
-    size, counts = 0, False
+    size = 0
+    counts = False
     for line in Path("/proc/self/smaps").read_text().splitlines():
         name, _, value = line.partition(" ")
         if not name.endswith(":"):
@@ -195,7 +198,8 @@ def largest_differences(folder: Path, other: Path) -> tuple[float, float]:
 
     The gradient of such a bias is 0 but for rounding, of which Adam makes whole steps.
     """
-    one, two = weights(folder), weights(other)
+    one = weights(folder)
+    two = weights(other)
     largest = {True: 0.0, False: 0.0}
     for name, weight in one.items():
         of_keys = name.endswith(".key.bias")
@@ -257,7 +261,8 @@ def bucket_bytes(name: str, vocabulary: int = 32_000) -> list[int]:
 
 def send_seconds(number: float, gpus: int, rates: Assumptions) -> float:
     """To sum so many bytes over all GPUs, with the latency of every step of the rings."""
-    inside, machines = min(gpus, GPUS_A_MACHINE), max(1, gpus // GPUS_A_MACHINE)
+    inside = min(gpus, GPUS_A_MACHINE)
+    machines = max(1, gpus // GPUS_A_MACHINE)
     latency = 2 * ((inside - 1) * NVLINK_STEP + (machines - 1) * NETWORK_STEP)
     return latency + rates.ring_seconds(number, gpus)
 
@@ -300,8 +305,11 @@ def derived_table() -> list[str]:
     columns += [
         f"{column} (*derived*)"
         for column in (
-            *("MB that a GPU sends", "ms to send all buckets", "ms to send the last"),
-            *("efficiency", "million target tokens/s"),
+            "MB that a GPU sends",
+            "ms to send all buckets",
+            "ms to send the last",
+            "efficiency",
+            "million target tokens/s",
         )
     ]
     return markdown(columns, rows)

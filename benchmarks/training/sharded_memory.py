@@ -50,7 +50,8 @@ class Watch:
 
 def install(watch: Watch) -> None:
     """Measure what the training of this process does with checkpoints."""
-    save, start = Trainer.save_checkpoint, LastCheckpoint.on_train_start
+    save = Trainer.save_checkpoint
+    start = LastCheckpoint.on_train_start
     consolidate = run.consolidate
     resumes = any(argument.startswith("checkpoint=") for argument in sys.argv)
 

@@ -1,10 +1,10 @@
-"""How fast we learn, beside Hugging Face's Marian and torch.nn.Transformer in plain loops.
+"""Speed of training beside Hugging Face's Marian and torch.nn.Transformer in plain loops.
 
     python benchmarks/training/speed.py --data-root FOLDER [--quick] [--threads 2] [--write PAGE]
 
-One run measures all: English to German of Multi30k in FOLDER, the same batches (sorted by length,
-so many tokens with padding on the longer side), the same sizes, optimizer, schedule and loss, each
-in a process of its own, in turns. Numbers are real target tokens a second, medians over the turns;
+All train on English to German of Multi30k in FOLDER, with the same batches (sorted by length, so
+many tokens with padding on the longer side), sizes, optimizer, schedule and loss, each in its own
+process, in turns. Numbers are real target tokens a second, medians over the turns;
 ± is half of the distance from the slowest turn to the fastest, as a share of the median; memory is
 what a process has had resident at most until its last timed turn.
 
@@ -33,11 +33,8 @@ from pathlib import Path
 
 from rich.table import Table
 
-from benchmarks.support.calls import UNKNOWN
-from benchmarks.support.page import write_between
-from benchmarks.support.records import machine, short
-from benchmarks.support.version import code_version
-from benchmarks.training.subject_process import MOST, NAMES, Subject
+from benchmarks.support.records import UNKNOWN, code_version, machine, short, write_between
+from benchmarks.support.training_process import MOST, NAMES, Subject
 from transformer.reports.scores import table_console
 
 BUDGETS = {"tiny": 4096, "base": 2048}
@@ -73,32 +70,40 @@ def subjects(size: str, quick: bool, alone: bool = False) -> list[list[Subject]]
 
     All of a list are in memory at once and take turns; together they would not fit in 24 GB.
     """
-    found = [Subject("ours", "bfloat16", True), Subject("ours", "float32", True)]
+    first = [Subject("ours", "bfloat16", True), Subject("ours", "float32", True)]
     if alone:
-        return [found]
-    found += [Subject("hf", precision, False) for precision in ("float32", "bfloat16")]
-    found.append(Subject("torch", "float32", False))
+        return [first]
+    first += [Subject("hf", precision, False) for precision in ("float32", "bfloat16")]
+    first.append(Subject("torch", "float32", False))
     if quick:
-        return [[*found, Subject("hf", "float32", True)] if size == "tiny" else found]
-    found.append(Subject("hf_eager", "bfloat16", False))
-    others = [Subject("hf", "bfloat16", True), Subject("torch", "bfloat16", False)]
-    others += [Subject("torch", "float32", True)]
-    others += [Subject("ours", precision, False) for precision in ("bfloat16", "float32")]
+        return [[*first, Subject("hf", "float32", True)] if size == "tiny" else first]
+    first.append(Subject("hf_eager", "bfloat16", False))
+    later = [Subject("hf", "bfloat16", True), Subject("torch", "bfloat16", False)]
+    later += [Subject("torch", "float32", True)]
+    later += [Subject("ours", precision, False) for precision in ("bfloat16", "float32")]
     if size == "tiny":
-        others.append(Subject("hf", "float32", True))
-    return [found, others]
+        later.append(Subject("hf", "float32", True))
+    return [first, later]
 
 
 def common(data: Path, size: str) -> list[str]:
     """The run that all of them make."""
     return [
-        *("data=multi30k", "~experiment", f"data.root={data}"),
+        "data=multi30k",
+        "~experiment",
+        f"data.root={data}",
         f"data.batch_tokens={BUDGETS[size]}",
-        *(f"model={size}", "model.norm_order=post", "model.dropout=0.3"),
-        *("tokenizer.vocab_size=8000", f"optimizer.lr={RATES[size]}"),
-        *("schedule=inverse_sqrt", "schedule.warmup=100"),
-        *("trainer.max_steps=1000000", "trainer.val_check_interval=1000000"),
-        *("logger.csv=false", "logger.tensorboard=false"),
+        f"model={size}",
+        "model.norm_order=post",
+        "model.dropout=0.3",
+        "tokenizer.vocab_size=8000",
+        f"optimizer.lr={RATES[size]}",
+        "schedule=inverse_sqrt",
+        "schedule.warmup=100",
+        "trainer.max_steps=1000000",
+        "trainer.val_check_interval=1000000",
+        "logger.csv=false",
+        "logger.tensorboard=false",
         f"loss.chunk={CHUNKS[size]}",
     ]
 
@@ -113,18 +118,19 @@ def prepare(size: str, arguments: argparse.Namespace) -> None:
     subject.end()
 
 
-def measure(found: list[Subject], size: str, arguments: argparse.Namespace) -> None:
+def measure(group: list[Subject], size: str, arguments: argparse.Namespace) -> None:
     """Let them train in turns, and note how fast each is; they wait for more."""
-    folder, settings = arguments.folder / size, common(arguments.data_root, size)
-    for subject in found:
+    folder = arguments.folder / size
+    settings = common(arguments.data_root, size)
+    for subject in group:
         subject.start(folder, settings, arguments.threads)
-    for subject in found:
+    for subject in group:
         subject.ready()
-    for subject in found:
+    for subject in group:
         subject.update(WARM_UP[size])
     each = arguments.updates_of_a_turn[size]
     for turn in range(arguments.turns):
-        for subject in found:
+        for subject in group:
             answer = subject.update(each)
             subject.speeds.append(answer["tokens"] / answer["seconds"])
             if subject.framework == "ours":
@@ -133,9 +139,9 @@ def measure(found: list[Subject], size: str, arguments: argparse.Namespace) -> N
         print(f"{size}: turn {turn + 1} of {arguments.turns}", file=sys.stderr, flush=True)
 
 
-def learn(found: list[Subject], size: str, updates: int) -> None:
+def learn(group: list[Subject], size: str, updates: int) -> None:
     """Let some of them train on, for their loss; all end."""
-    for subject in sorted(found, key=lambda one: one.key in COMPARED):
+    for subject in sorted(group, key=lambda member: member.key in COMPARED):
         if updates > subject.done + LAST and subject.key in COMPARED:
             subject.update(updates - LAST - subject.done)
             subject.loss = subject.update(LAST)["loss"]
@@ -143,18 +149,22 @@ def learn(found: list[Subject], size: str, updates: int) -> None:
         subject.end()
 
 
-def show(found: list[Subject], title: str) -> list[str]:
+def show(measured: list[Subject], title: str) -> list[str]:
     """The table on stderr; returns it as Markdown."""
-    fastest = found[0].speed
+    fastest = measured[0].speed
     rows = [
         [
-            *(NAMES[one.framework], one.precision, "yes" if one.kept else "no"),
-            *(f"{one.speed:,.0f}", f"{one.spread:.0%}", f"{fastest / one.speed:.2f}"),
-            f"{one.peak:,.0f}",
-            "" if one.share is None else f"{one.share:.0%}",
-            "" if one.loss is None else f"{one.loss:.3f}",
+            NAMES[subject.framework],
+            subject.precision,
+            "yes" if subject.kept else "no",
+            f"{subject.speed:,.0f}",
+            f"{subject.spread:.0%}",
+            f"{fastest / subject.speed:.2f}",
+            f"{subject.peak:,.0f}",
+            "" if subject.share is None else f"{subject.share:.0%}",
+            "" if subject.loss is None else f"{subject.loss:.3f}",
         ]
-        for one in found
+        for subject in measured
     ]
     table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
     for index, column in enumerate(COLUMNS):
@@ -166,12 +176,18 @@ def show(found: list[Subject], title: str) -> list[str]:
     return [f"{title}:", "", *lines, ""]
 
 
-def summary(found: list[Subject], size: str) -> dict[str, float]:
+def summary(measured: list[Subject], size: str) -> dict[str, float]:
     """A size in the last line: what is promised first, then all speeds and losses."""
-    speeds = {one.key: one.speed for one in found}
+    speeds = {subject.key: subject.speed for subject in measured}
     values = (compared(speeds, size) if "hf_float32" in speeds else {}) | speeds
-    values |= {f"products_{one.key}": one.share for one in found if one.share is not None}
-    losses = {f"loss_{one.key}": one.loss for one in found if one.loss is not None}
+    values |= {
+        f"products_{subject.key}": subject.share
+        for subject in measured
+        if subject.share is not None
+    }
+    losses = {
+        f"loss_{subject.key}": subject.loss for subject in measured if subject.loss is not None
+    }
     values |= losses
     if len(losses) == len(COMPARED):
         mine, theirs = (losses[f"loss_{key}"] for key in COMPARED)
@@ -233,10 +249,8 @@ def parse() -> argparse.Namespace:
     if arguments.updates > MOST:
         parser.error(f"--updates must be at most {MOST}, for which the others have batches")
     arguments.updates_of_a_turn = QUICK_TURN if arguments.quick else TURN
-    arguments.folder, arguments.data_root = (
-        arguments.folder.resolve(),
-        arguments.data_root.resolve(),
-    )
+    arguments.folder = arguments.folder.resolve()
+    arguments.data_root = arguments.data_root.resolve()
     return arguments
 
 
@@ -252,16 +266,16 @@ def main() -> int:
         commit = short(code_version("benchmarks", "constraints.txt")["commit"] or UNKNOWN)
         batches = f"batches of {BUDGETS[size]:,} tokens, {machine(arguments.threads)}"
         title = f"{size}, {batches}, commit {commit}"
-        found: list[Subject] = []
+        measured: list[Subject] = []
         prepare(size, arguments)
         for together in subjects(size, arguments.quick, arguments.alone):
             measure(together, size, arguments)
-            found += together
+            measured += together
             # The losses may take longer than all turns: who stops there has the speeds.
-            show(found, title)
+            show(measured, title)
             learn(together, size, arguments.updates)
-        lines += show(found, title)
-        values[size] = summary(found, size)
+        lines += show(measured, title)
+        values[size] = summary(measured, size)
         # Before the page is written: one that cannot be costs no measurement. Nor does a size that
         # ends before its time cost those before it.
         print(json.dumps(values), flush=True)

@@ -1,4 +1,4 @@
-"""What a second pass over each batch costs: the step of R-Drop beside the plain one.
+"""Time of the second pass over each batch: the step of R-Drop beside the plain one.
 
     python benchmarks/training/two_passes.py [--tokens 4096] [--repeats 15] [KEY=VALUE…]
 
@@ -27,7 +27,8 @@ from transformer.tasks.translation import TranslationModule
 from transformer.training.cpu_allocator import keep_freed_memory
 from transformer.training.optimization import build_optimizer
 
-VOCABULARY, LONGEST = 6000, 24
+VOCABULARY = 6000
+LONGEST = 24
 SETTINGS = ["model=tiny", "model.dropout=0.3", "loss.bfloat16=true"]
 PLAIN = "plain, the batch twice over"
 
@@ -77,7 +78,8 @@ def main() -> None:
     arguments = parser.parse_args()
     keep_freed_memory()
     torch.set_num_threads(1)
-    batch, more = batch_of(arguments.tokens), arguments.overrides
+    batch = batch_of(arguments.tokens)
+    more = arguments.overrides
     dropping = ["model.source_token_dropout=0.1", "model.target_token_dropout=0.1"]
     steps = {
         PLAIN: build_step(more, batch_of(arguments.tokens, 2)),

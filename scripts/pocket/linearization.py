@@ -74,7 +74,8 @@ class VerbGroups:
             tense = tense["support" if inverted and not copula else "plain"]
         first, _, others = tense.partition("|")
         if copula and not first.strip():
-            first, others = others, ""
+            first = others
+            others = ""
         keys = self._keys(verb, tense)
         particle = entry.english["particle"]
         return {
@@ -108,7 +109,8 @@ class VerbGroups:
 
     def _keys(self, verb: Node, pattern: str) -> dict[str, tuple[tuple[int, str], ...]]:
         """Without an auxiliary the verb stands for both."""
-        main, aux = (verb.number, ""), (verb.number, "aux")
+        main = (verb.number, "")
+        aux = (verb.number, "aux")
         alone = all(word.startswith("verb:") for word in pattern.replace("|", " ").split())
         return {"verb": (main, aux) if alone else (main,), "aux": (aux,)}
 

@@ -7,7 +7,7 @@ import torch
 from torch.autograd import gradcheck
 
 from tests.helpers.model.models import tiny_transformer
-from tests.helpers.training.losses import loss_config
+from tests.helpers.training.updates import loss_config
 from transformer.model.attention.attention_context import AttentionContext
 from transformer.model.attention.kernels.fused import attend_fused
 from transformer.model.attention.masks import causal_mask

@@ -13,8 +13,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from tests.helpers.model.models import tiny_transformer
-from tests.helpers.training.losses import loss_config
-from tests.helpers.training.updates import module_settings, quiet_trainer
+from tests.helpers.training.updates import loss_config, module_settings, quiet_trainer
 from transformer.data.batching.batch import Batch, collate
 from transformer.data.batching.loader import Update
 from transformer.tasks.translation import TranslationModule

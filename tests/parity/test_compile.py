@@ -13,8 +13,7 @@ from torch import Tensor
 from tests.helpers.model.models import tiny_transformer
 from tests.helpers.model.tolerance import assert_close
 from tests.helpers.runs.processes import FORKS, exit_code
-from tests.helpers.training.losses import loss_config
-from tests.helpers.training.updates import translation_module
+from tests.helpers.training.updates import loss_config, translation_module
 from transformer.cli.config import compose_config, run_settings
 from transformer.data.batching.batch import Batch, collate
 from transformer.model.attention.kernels import sdpa

@@ -11,10 +11,9 @@ import torch
 
 from tests.helpers.interchange.imported_twins import assert_same_logits, limited_search
 from tests.helpers.interchange.m2m_folders import LANGUAGES, m2m_folder, theirs
-from tests.helpers.interchange.marian_folders import sentences
+from tests.helpers.interchange.marian_folders import change_json, sentences
 from tests.helpers.lazy import Lazy
 from tests.helpers.model.models import tiny_config
-from tests.parity.test_marian_import import change
 from transformer.__main__ import main
 from transformer.data.tokenization.tags import SourceTags, TaggedText
 from transformer.decoding.forced_decoding import score_pairs
@@ -178,7 +177,11 @@ FAULTS: dict[str, tuple[str, Callable[[], object], str]] = {
         lambda: drop("tokenizer_config.json", "extra_special_tokens"),
         "lacks language codes",
     ),
-    "huge": ("m2m", lambda: change("config.json", vocab_size=10**12), "vocab_size=1000"),
+    "huge": (
+        "m2m",
+        lambda: change_json(Path("bad/config.json"), vocab_size=10**12),
+        "vocab_size=1000",
+    ),
     "no file": (
         "nllb",
         lambda: Path("bad/tokenizer.json").unlink(),
@@ -186,18 +189,18 @@ FAULTS: dict[str, tuple[str, Callable[[], object], str]] = {
     ),
     "path": (
         "nllb",
-        lambda: change("tokenizer.json", model="../../secret"),
+        lambda: change_json(Path("bad/tokenizer.json"), model="../../secret"),
         "tokenizer.json cannot be read",
     ),
     "merges": ("nllb", lambda: change_model(merges=[["e", "r"]]), "not those of SentencePiece"),
     "legacy": (
         "nllb",
-        lambda: change("tokenizer_config.json", legacy_behaviour=True),
+        lambda: change_json(Path("bad/tokenizer_config.json"), legacy_behaviour=True),
         "legacy_behaviour=false",
     ),
     "language": (
         "nllb",
-        lambda: change("tokenizer_config.json", src_lang="xx"),
+        lambda: change_json(Path("bad/tokenizer_config.json"), src_lang="xx"),
         "xx is no language of the model",
     ),
 }

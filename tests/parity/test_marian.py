@@ -19,7 +19,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from benchmarks.model.marian_twin import marian
+from benchmarks.support.marian_twin import marian
 from tests.helpers.decoding.steps import search_config
 from tests.helpers.model.huggingface_twins import spread
 from tests.helpers.model.models import tiny_transformer

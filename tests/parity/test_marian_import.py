@@ -26,7 +26,13 @@ from safetensors.torch import load_file, save_file
 from tests.helpers.data.corpora import tokenizer_config
 from tests.helpers.decoding.steps import search_config
 from tests.helpers.interchange.imported_twins import assert_same_logits, limited_search
-from tests.helpers.interchange.marian_folders import marian_folder, npz_folder, sentences, theirs
+from tests.helpers.interchange.marian_folders import (
+    change_json,
+    marian_folder,
+    npz_folder,
+    sentences,
+    theirs,
+)
 from tests.helpers.lazy import hf
 from tests.helpers.model.huggingface_twins import spread
 from tests.helpers.model.models import run_of, tiny_transformer
@@ -292,11 +298,6 @@ class Payload:
         return Path("owned").touch, ()
 
 
-def change(name: str, **values: Any) -> None:
-    file = Path("bad", name)
-    file.write_text(json.dumps(json.loads(file.read_text()) | values))
-
-
 def spoil_weight() -> None:
     weights = load_file("bad/model.safetensors")
     weights["model.encoder.layers.0.fc1.bias"][3] = math.nan
@@ -304,9 +305,12 @@ def spoil_weight() -> None:
 
 
 FAULTS: dict[str, tuple[Callable[[], object], str]] = {
-    "huge": (lambda: change("config.json", d_model=10**9), "d_model=1000000000 must be"),
+    "huge": (
+        lambda: change_json(Path("bad/config.json"), d_model=10**9),
+        "d_model=1000000000 must be",
+    ),
     "other sizes": (
-        lambda: change("config.json", encoder_ffn_dim=64, decoder_ffn_dim=64),
+        lambda: change_json(Path("bad/config.json"), encoder_ffn_dim=64, decoder_ffn_dim=64),
         "fc1.weight must have the shape (64, 32), not (48, 32)",
     ),
     "program": (
@@ -325,14 +329,17 @@ FAULTS: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "not a number": (spoil_weight, "bad: its weights hold NaN or infinity"),
     "start": (
-        lambda: change("generation_config.json", decoder_start_token_id=3),
+        lambda: change_json(Path("bad/generation_config.json"), decoder_start_token_id=3),
         "decoder_start_token_id=3 in config.json or generation_config.json must be ",
     ),
     "no JSON": (
         lambda: Path("bad/vocab.json").write_text("[" * 100_000),
         "vocab.json cannot be read",
     ),
-    "ids": (lambda: change("vocab.json", **{"<unk>": 0}), "vocab.json does not give the ids 0 to"),
+    "ids": (
+        lambda: change_json(Path("bad/vocab.json"), **{"<unk>": 0}),
+        "vocab.json does not give the ids 0 to",
+    ),
     "no vocabulary": (
         lambda: Path("bad/source.spm").write_bytes(b"\xff" * 100),
         "source.spm cannot be read",

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from tests.helpers.decoding.metrics import RAW
 from tests.helpers.decoding.views import attention_view
-from tests.unit.evaluation.comparison.test_compare import KEYS, SYSTEMS, TEXT
+from tests.unit.evaluation.test_comparison import KEYS, SYSTEMS, TEXT
 from transformer.common.escaping import escaped, escaped_json
 from transformer.evaluation.comparison import Comparison, compare_systems
 from transformer.quality.check import quoted

@@ -9,7 +9,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -108,7 +107,7 @@ def test_a_packed_file_is_read_or_refused(
 
 @fuzzed
 @given(CONTENT)
-def test_tagged_sentences_phrases_and_links(content: bytes) -> None:
+def test_tagged_sentences_phrases_and_links_are_read_or_refused(content: bytes) -> None:
     with files(("text", content)) as (path,):
         for words, tags in read(lambda: read_conllu(path)) or ():
             assert len(words) == len(tags) > 0
@@ -173,19 +172,3 @@ def test_standard_input_is_read_as_a_file_is(content: bytes) -> None:
     with files(("text", content)) as (path,):
         from_file = read(lambda: read_lines(path))
     assert lines == from_file
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "reader"),
-    [
-        ("x.jsonl", b'{"x": ' + _DIGITS + b', "y": "b"}', lambda path: Corpus((path,), "x", "y")),
-        ("x.conllu", _DIGITS + b"\tw\t_\tNOUN" + b"\t_" * 6, read_conllu),
-        ("x.links", _DIGITS + b"-0", lambda path: read_links(path, [("a", "b")])),
-    ],
-)
-def test_a_number_of_thousands_of_digits_is_refused_in_one_line(
-    name: str, content: bytes, reader: Callable[[Path], Any]
-) -> None:
-    """Python itself refuses to read it, with an exception of its own."""
-    with files((name, content)) as (path,), pytest.raises(InputError, match=rf"{name}:1: "):
-        list(reader(path))

@@ -74,7 +74,7 @@ def test_no_text_has_a_tag_but_its_own(text: str, seed: int, algorithm: str) -> 
 
 @settings(deadline=None, max_examples=100)
 @given(TEXT, st.lists(st.text("aß ;\t", max_size=3), max_size=3))
-def test_given_tokens_are_decoded_to_the_text(text: str, features: list[str]) -> None:
+def test_characters_and_words_are_decoded_to_the_text(text: str, features: list[str]) -> None:
     source = "\t".join([text, ";".join(features)]) if features else text
     for algorithm in ("char", "words"):
         config = TokenizerConfig(
@@ -85,7 +85,7 @@ def test_given_tokens_are_decoded_to_the_text(text: str, features: list[str]) ->
         kept = exact if algorithm == "char" else " ".join(filter(None, text.split(" ")))
         tokenizer = Tokenizer.train(config, lambda: [("a", "a"), (source, text)])
         assert tokenizer.decode_target(tokenizer.encode_target([text])) == [kept]
-        if features and "\t" not in source[len(text) + 1 :]:
+        if source.count("\t") == 1 and features:  # a source has one tab, before its features
             decoded = tokenizer.decode_source(tokenizer.encode_source([source]))
             assert decoded == [kept + source[len(text) :]]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from scripts.conf import COMMANDS, defaults, flat, shown_defaults
+from scripts.conf import COMMANDS, defaults, flat
 from transformer.cli.arguments import config_folder
 from transformer.cli.config import command_settings, compose_config, run_settings
 from transformer.cli.recipe import RECIPES
@@ -78,13 +78,6 @@ def test_the_yaml_of_a_command_shows_the_defaults_of_its_dataclass(command: str)
     assert unshown == UNSHOWN.get(command, set())
 
 
-def test_the_yaml_of_recipes_and_loggers_shows_their_defaults() -> None:
-    for file, values in shown_defaults():
-        if file.parent.name in ("recipe", "logger"):
-            shown = dict(flat(OmegaConf.to_container(OmegaConf.load(file))))
-            assert {key: value for key, value in shown.items() if value != "???"} == values
-
-
 def test_every_recipe_has_a_config() -> None:
     for name, recipe in RECIPES.items():
         given = ["output=x", "monolingual=x"] if name == "backtranslate" else ["output=x"]
@@ -116,19 +109,3 @@ def test_an_experiment_introduces_no_key() -> None:
     for file in Path(ROOT, "experiment").glob("*.yaml"):
         config = compose_config("train", [f"experiment={file.stem}"])
         assert keys(OmegaConf.to_container(config)) - {"schedule.total", "schedule.floor"} <= known
-
-
-@pytest.mark.parametrize("name", [name for group, name in CHOICES if group == "experiment"])
-def test_the_head_of_an_experiment_says_how_to_run_it(name: str) -> None:
-    head = Path(ROOT, "experiment", f"{name}.yaml").read_text().split("\n\n")[0]
-    comments = [line for line in head.splitlines() if line.startswith("#")]
-    assert comments[0] == "# @package _global_"
-    assert any(line.startswith(f"#   python train.py experiment={name}") for line in comments)
-
-
-def test_a_preset_holds_only_what_differs() -> None:
-    tiny = OmegaConf.load(ROOT / "model" / "tiny.yaml")
-    for preset in ("small", "base", "big"):
-        changed = OmegaConf.load(ROOT / "model" / f"{preset}.yaml")
-        assert "defaults" in changed
-        assert set(changed) - {"defaults"} < set(tiny)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.helpers.model.models import tiny_config
-from tests.helpers.training.losses import loss_config
+from tests.helpers.training.updates import loss_config
 from transformer.data.batching.batch import Batch, collate
 from transformer.model.build import build_transformer
 from transformer.settings.training import OptimizerConfig, ScheduleConfig

@@ -1,4 +1,4 @@
-"""The page of the architecture: what it adds to the program works."""
+"""The recipes of CONTRIBUTING.md: what they add to the program works."""
 
 import ast
 import json
@@ -38,7 +38,7 @@ from transformer.settings.model import ModelConfig
 from transformer.settings.run import RunConfig
 from transformer.tasks.registry import TASKS, is_translation, task_class
 
-PAGE = Path(__file__).parents[2] / "docs" / "architecture.md"
+PAGE = Path(__file__).parents[2] / "CONTRIBUTING.md"
 TEXT = PAGE.read_text("utf-8")
 EXAMPLES = dict(re.findall(r"^\*\*An? (\w+)\*\*.*?```python\n(.*?)```", TEXT, re.M | re.S))
 METRIC_YAML, VERB_YAML = re.findall(r"```yaml\n(.*?)```", TEXT, re.S)
@@ -49,14 +49,24 @@ ENTRIES = re.findall(r"of `(?:VERBS|TASKS)`: `(.*?)`", TEXT)
 def run(name: str) -> dict[str, Any]:
     """The names that an example defines."""
     names: dict[str, Any] = {"__name__": "example"}
-    exec(compile(EXAMPLES[name], f"architecture.md, {name}", "exec"), names)
+    exec(compile(EXAMPLES[name], f"CONTRIBUTING.md, {name}", "exec"), names)
     return names
 
 
 def test_there_is_one_of_each() -> None:
-    assert list(EXAMPLES) == [
-        *("loss", "attention", "search", "corpus", "metric", "format", "command", "task")
-    ]
+    kinds = {"loss", "attention", "search", "corpus", "metric", "format", "command", "task"}
+    assert set(EXAMPLES) == kinds
+
+
+@pytest.mark.parametrize("name", [*EXAMPLES, "architecture"])
+def test_a_recipe_names_files_and_what_to_test_against(name: str) -> None:
+    """``tests/unit/test_docs.py`` checks that the linked files exist; here those in code spans."""
+    [recipe] = re.findall(rf"^(\*\*An? {name}\*\*.*?)(?=^\*\*An? |\Z)", TEXT, re.M | re.S)
+    table = re.findall(r"^\| (.*?) \| .* \|$", recipe, re.M)
+    assert table[-1].startswith("test")
+    root = PAGE.parent
+    for path in re.findall(r"`((?:conf|transformer|data|tests)/[\w./]+)`", recipe):
+        assert (root / path).exists(), path
 
 
 def test_the_loss_is_the_formula() -> None:
@@ -132,12 +142,6 @@ def test_the_verb_runs(
     assert capsys.readouterr().out == f"{tmp_path}/best.ckpt\n"
     assert main(["where", "--help"]) == 0
     assert capsys.readouterr().out == f"# where: {description}\n{VERB_YAML}"
-
-
-def test_the_readme_has_a_row_for_each_verb() -> None:
-    readme = (PAGE.parents[1] / "README.md").read_text("utf-8")
-    [commands] = re.findall(r"^## Commands\n(.*?)^## ", readme, re.M | re.S)
-    assert set(re.findall(r"^\| `(\w+)` \|", commands, re.M)) == set(VERBS)
 
 
 def test_the_search_ends_early() -> None:

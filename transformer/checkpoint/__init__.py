@@ -1,1 +1,1 @@
-"""The checkpoint file: finding, reading, checking and writing it."""
+"""The checkpoint file and the run directory: finding, reading, checking and writing."""

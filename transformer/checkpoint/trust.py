@@ -32,19 +32,22 @@ def paths_outside(
             yield from paths_outside(corpus, f"{prefix}.corpora.{name}")
 
 
-def needs_trust(config: RunConfig, given: Container[str] = ()) -> list[tuple[str, str]]:
-    """The dotted keys, not ``given``, with programs, and files outside of the working folder."""
+def needs_trust(config: RunConfig, user_keys: Container[str] = ()) -> list[tuple[str, str]]:
+    """Dotted keys, and their values, that name programs, or files outside of the working folder.
+
+    Keys that the user has set, ``user_keys``, are trusted.
+    """
     metrics = {"custom": config.metrics.custom, "comet": config.metrics.comet}
     named = [*paths_outside(config.data)]
     named += [(f"metrics.{key}", program) for key, program in metrics.items() if program]
     named += named_classes(config)
-    return [] if trusts_all() else [(key, path) for key, path in named if key not in given]
+    return [] if trusts_all() else [(key, path) for key, path in named if key not in user_keys]
 
 
 def named_classes(config: RunConfig) -> list[tuple[str, str]]:
     """The dotted keys and the classes of the user (``MODULE:CLASS``) that a config names."""
-    own = [("callbacks.own", name) for name in config.callbacks.own]
-    named = [("task", config.task), *named_layers(config.model), *own]
+    named = [("task", config.task), *named_layers(config.model)]
+    named += [("callbacks.own", name) for name in config.callbacks.own]
     return [(key, name) for key, name in named if ":" in name]
 
 
@@ -62,12 +65,15 @@ def require_trust(
     config: RunConfig,
     trusted: bool,
     whose: object,
-    given: Container[str] = (),
+    user_keys: Container[str] = (),
     *,
     advice: str = "",
 ) -> None:
     """Raise InputError if the untrusted config of ``whose`` names code, or files elsewhere."""
-    if not trusted and (outside := needs_trust(config, given)):
+    if trusted:
+        return
+    outside = needs_trust(config, user_keys)
+    if outside:
         names = ", ".join(f"{key}={path}" for key, path in outside)
         raise InputError(
             f"{whose} names {names}: text outside of this folder, or code; {advice}add trust=true "

@@ -267,8 +267,8 @@ def _title(file: Path, user: Path, folder: Path) -> str:
     group = file.parent.relative_to(folder).as_posix()
     if user.parent == file.parent:
         return f"# ==== {group}: {file.stem}, which {group}={user.stem} builds on"
-    others = [name for name in choices(group) if name != file.stem]
-    return f"# ==== {group}={file.stem}; or {', '.join(others)}"
+    alternatives = [name for name in choices(group) if name != file.stem]
+    return f"# ==== {group}={file.stem}; or {', '.join(alternatives)}"
 
 
 def _text(file: Path) -> str:

@@ -14,14 +14,21 @@ from transformer.common.errors import AnotherRankFailed, InputError, Interrupted
 from transformer.common.escaping import escaped
 
 _OF_STREAMS = {
-    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ESTALE, errno.EREMOTEIO),
-    *(errno.ETIMEDOUT, errno.ENXIO, errno.EBADF),
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EIO,
+    errno.ESTALE,
+    errno.EREMOTEIO,
+    errno.ETIMEDOUT,
+    errno.ENXIO,
+    errno.EBADF,
 }
 """Errors of standard streams, which have no file name."""
 
 
 def run_to_exit_code(action: Callable[[], None]) -> int:
-    """Call it; an error of the user is one line on stderr."""
+    """Run a command; an error of the user is one line on stderr."""
     _open_closed_streams()
     try:
         code = _exit_code(action)

@@ -21,14 +21,16 @@ def counted(what: str) -> Iterator[Callable[..., None]]:
     """
     console = Console(stderr=True)
     if not console.is_terminal:
-        last, shown = time.monotonic(), 0
+        last = time.monotonic()
+        shown = 0
 
         def log(done: int, total: int, note: str = "") -> None:
             nonlocal last, shown
             if done != shown and (time.monotonic() - last >= EVERY or done == total):
-                last, shown = time.monotonic(), done
-                more = f" ({note})" if note else ""
-                print(f"{what}: {done:,} of {total:,}{more}", file=sys.stderr, flush=True)
+                last = time.monotonic()
+                shown = done
+                remark = f" ({note})" if note else ""
+                print(f"{what}: {done:,} of {total:,}{remark}", file=sys.stderr, flush=True)
 
         yield log
         return

@@ -22,8 +22,11 @@ JOBS = "jobs"
 
 def sweep_directory(overrides: Sequence[str]) -> Path:
     """The directory of a sweep; InputError if ``launch=optuna`` is given nothing to search."""
-    parsed = {one: parse_override(one, sweeps=None) for one in overrides}
-    fixed = [one for one in overrides if not parsed[one].is_sweep_override()]
+    fixed = [
+        override
+        for override in overrides
+        if not parse_override(override, sweeps=None).is_sweep_override()
+    ]
     with initialize_config_dir(str(config_folder()), version_base="1.3"):
         config = compose("train", [*fixed, *search_path()], return_hydra_config=True)
     # ${hydra:...} in the name of the directory.
@@ -51,7 +54,7 @@ def recorded(job: Any) -> Iterator[dict[str, Any]]:
     ``job`` is what ``HydraConfig.get()`` gives in the job.
     """
     task = list(job.overrides.task)
-    values = dict(one.partition("=")[::2] for one in task)
+    values = dict(override.partition("=")[::2] for override in task)
     record = {"job": job.job.num, "overrides": values, "folder": job.runtime.output_dir}
     try:
         yield record
@@ -97,8 +100,7 @@ def show_jobs(folder: Path) -> None:
         best = choose(numbers or scored, key=lambda job: job["score"])
         title += f", best {best['job']} ({metric} {best['score']:.4f})"
     header = ("job", *varied, metric, "folder")
-    right = range(len(header) - 1)
-    table_console().print(build_table(title, header, rows, right=right))
+    table_console().print(build_table(title, header, rows, right=range(len(header) - 1)))
 
 
 def _short(value: str) -> str:

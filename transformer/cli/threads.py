@@ -20,9 +20,12 @@ SMALL_WEIGHT = 2**19
 """Elements of a model's largest weight up to which a second thread gains nothing in a search
 (docs/performance.md)."""
 
-CROWDED, FREE = 0.4, 0.25
-"""Seconds of waiting for a core in each second, summed over all threads: above ``CROWDED`` waiting
-threads sleep; below ``FREE`` they keep their cores again."""
+CROWDED = 0.4
+"""Seconds of waiting for a core in each second, summed over all threads, above which waiting
+threads sleep."""
+
+FREE = 0.25
+"""The same, below which they keep their cores again."""
 
 _INTERVAL = 0.25
 _WATCH = "core-watch"
@@ -43,7 +46,9 @@ def set_search_threads(weights: Iterable[Tensor]) -> None:
 
 def set_threads(checkpoints: Sequence[Checkpoint]) -> None:
     """`set_search_threads` for these models."""
-    set_search_threads(weight for one in checkpoints for weight in one.model.parameters())
+    set_search_threads(
+        weight for checkpoint in checkpoints for weight in checkpoint.model.parameters()
+    )
 
 
 def sleep_when_crowded() -> None:
@@ -62,12 +67,15 @@ def sleep_when_crowded() -> None:
 
 def _watch(ended: threading.Event) -> None:
     team: _IdleTeam | None = None
-    before, start = _seconds_without_core(), time.monotonic()
+    before = _seconds_without_core()
+    start = time.monotonic()
     while not ended.wait(_INTERVAL):
-        now, end = _seconds_without_core(), time.monotonic()
+        now = _seconds_without_core()
+        end = time.monotonic()
         seconds = sum(now[task] - before[task] for task in now.keys() & before.keys())
         waited = seconds / (end - start)
-        before, start = now, end
+        before = now
+        start = end
         if team is None and waited > CROWDED:
             team = _IdleTeam()
         elif team is not None and waited < FREE:

@@ -18,7 +18,9 @@ from transformer.data.text.parallel import plain_pairs
 from transformer.recipes.remote_teacher import ANSWER_START, Answer, Client, RemoteTeacher, ask_all
 from transformer.settings.commands import AskConfig, ServerKeys
 
-SOURCE, TARGET, LEFT_OUT = "source.txt", "target.txt", "left_out.jsonl"
+SOURCE = "source.txt"
+TARGET = "target.txt"
+LEFT_OUT = "left_out.jsonl"
 """Files of the output: the pairs, and the lines without an answer."""
 
 
@@ -59,13 +61,13 @@ def ask(
         file = open_part(answers, stack, ANSWER_START)[0]
         texts = [text for text, _ in pairs]
         different = len({text for text in texts if text.strip()})
-        found = ask_all(client, texts, file, lambda done, counts: show(done, different, counts))
+        answered = ask_all(client, texts, file, lambda done, counts: show(done, different, counts))
     lists: list[tuple[dict[str, float], str]] = []
-    for number, (text, other) in enumerate(pairs, 1):
-        answer = found.get(text, Answer([], "blank"))
+    for number, (text, reference) in enumerate(pairs, 1):
+        answer = answered.get(text, Answer([], "blank"))
         if answer.texts:
             written[SOURCE].append(text)
-            lists.append((dict.fromkeys(answer.texts[: config.candidates], 0.0), other))
+            lists.append((dict.fromkeys(answer.texts[: config.candidates], 0.0), reference))
         else:
             fault = {"line": number, "fault": answer.fault, "source": text}
             written[LEFT_OUT].append(json.dumps(fault, ensure_ascii=False))
@@ -73,8 +75,8 @@ def ask(
     for name, lines in written.items():
         with written_whole(output / name) as part:
             part.write_bytes("".join(f"{line}\n" for line in lines).encode())
-    _check_left_out(config, found, output / LEFT_OUT)
-    return Asked({output / name: len(lines) for name, lines in written.items()}, found)
+    _check_left_out(config, answered, output / LEFT_OUT)
+    return Asked({output / name: len(lines) for name, lines in written.items()}, answered)
 
 
 def _check_paths(inputs: Iterable[Path], outputs: Iterable[Path]) -> None:
@@ -85,12 +87,14 @@ def _check_paths(inputs: Iterable[Path], outputs: Iterable[Path]) -> None:
             raise InputError(f"{file} would be overwritten; give another output= or answers=")
 
 
-def _check_left_out(config: AskConfig, found: Mapping[str, Answer], reasons: Path) -> None:
+def _check_left_out(config: AskConfig, answers: Mapping[str, Answer], reasons: Path) -> None:
     """Raise InputError if too many of the different lines have no answer, or all of them."""
-    count = sum(not answer.texts for answer in found.values())
-    if count > config.max_left_out * len(found) or count == len(found):
-        advice = f", max_left_out=1 (now {config.max_left_out}) leaves them out"
+    count = sum(not answer.texts for answer in answers.values())
+    if count > config.max_left_out * len(answers) or count == len(answers):
+        advice = ""
+        if count < len(answers):
+            advice = f", max_left_out=1 (now {config.max_left_out}) leaves them out"
         raise InputError(
-            f"{count:,} of {len(found):,} different lines have no answer: {reasons} tells why; "
-            f"the same command asks again where the server failed{advice * (count < len(found))}"
+            f"{count:,} of {len(answers):,} different lines have no answer: {reasons} tells why; "
+            f"the same command asks again where the server failed{advice}"
         )

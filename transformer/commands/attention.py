@@ -58,9 +58,11 @@ def attention_view(
     config: AttentionConfig, translator: Translator, run: RunConfig
 ) -> AttentionView:
     """Translate the text, unless the target is given, and record every head."""
-    text, target = config.text, config.target
+    text = config.text
+    target = config.target
     pair = encoded_pair(translator, text, target)
-    pairs, measured = [pair], "this sentence pair alone"
+    pairs = [pair]
+    measured = "this sentence pair alone"
     if config.sentences:
         require_trust(run, config.trust, config.checkpoint)
         pairs = corpus_pairs(translator, run.data, config.split, config.sentences)
@@ -141,17 +143,20 @@ _LABELS = {
     "encoder": (
         "Encoder self-attention",
         "Each row is a source token; the columns are the source tokens it looks at.",
-        *("source", "source"),
+        "source",
+        "source",
     ),
     "decoder": (
         "Decoder self-attention",
         "Each row is the target token read last; the columns are those read so far.",
-        *("target", "target"),
+        "target",
+        "target",
     ),
     "cross": (
         "Cross-attention",
         "Each row is the target token being written; the columns are the source tokens.",
-        *("target", "source"),
+        "target",
+        "source",
     ),
 }
 """Title, note, and names of a row and of a column."""

@@ -5,12 +5,8 @@ from functools import partial
 from typing import NamedTuple
 
 from transformer.checkpoint.checkpoint import Loaded
-from transformer.commands.corpus import (
-    corpus_tokenizer,
-    examination_config,
-    one_corpus,
-    split_names,
-)
+from transformer.commands.corpus import one_corpus, split_names
+from transformer.commands.doctor import corpus_tokenizer, examination_config
 from transformer.commands.score import Scorer, load_scorer
 from transformer.common.errors import InputError, errors_name
 from transformer.data.corpora.split import numbered
@@ -77,10 +73,12 @@ def _chosen(choices: Filters | Repairs) -> list[str]:
 
 def _load_models(config: CleanConfig, loaded: Loaded) -> list[CrossEntropies]:
     """The cross-entropies of the two models; InputError if one has another direction."""
-    sides, models = (config.data.source, config.data.target), list[CrossEntropies]()
+    sides = (config.data.source, config.data.target)
+    models: list[CrossEntropies] = []
     for name in config.models or ():
         score, run = load_scorer(TranslatorConfig.of(config, str(name)), loaded)
-        source, target = run.data.source, run.data.target
+        source = run.data.source
+        target = run.data.target
         if (source, target) != sides or run.data.target_tag:
             wanted = "{} to {} alone is wanted; give models=[RUN,REVERSE]".format(*sides)
             raise InputError(f"{name} translates {source} to {target}, and {wanted}")
@@ -91,7 +89,7 @@ def _load_models(config: CleanConfig, loaded: Loaded) -> list[CrossEntropies]:
 
 def _cross_entropies(name: str, score: Scorer, pairs: Sequence[Pair]) -> list[float]:
     with errors_name(name):
-        return [-one.log_probability / len(one.tokens) for one in score(pairs, first=None)]
+        return [-target.log_probability / len(target.tokens) for target in score(pairs, first=None)]
 
 
 def _reporting(
@@ -102,11 +100,11 @@ def _reporting(
 
     def score(model: CrossEntropies, pairs: Sequence[Pair]) -> list[float]:
         nonlocal scores
-        found = list[float]()
+        cross_entropies: list[float] = []
         for start in range(0, len(pairs), _REPORTED):
-            found += model(pairs[start : start + _REPORTED])
+            cross_entropies += model(pairs[start : start + _REPORTED])
             scores += len(pairs[start : start + _REPORTED])
             report(scores // len(models))
-        return found
+        return cross_entropies
 
     return (partial(score, model) for model in models)

@@ -91,23 +91,27 @@ def _find_compared(config: CompareConfig, show: Show, loaded: Loaded) -> _Compar
             "files of hypotheses alone do not say what their sources are; give source=FILE and "
             "reference=FILE"
         )
-    files, name = own_text(config), text_name(config)
-    text = own = None if files is None else pairs_to_score(files)
+    files = own_text(config)
+    name = text_name(config)
+    text_of_user = None if files is None else pairs_to_score(files)
+    text = text_of_user
     hypotheses = {path: list(read_lines(path)) for path in paths if path not in runs}
     if text is not None:
         _check_counts(hypotheses, text)
     systems = {path: System(str(path), lines) for path, lines in hypotheses.items()}
-    first, metrics = None, changed_metrics(config, None, "compare")
+    first = None
+    metrics = changed_metrics(config, None, "compare")
     # A run that cannot translate is refused before the others translate.
     about = {path: about_run(path) for path in runs}
     for path in runs:
         # One after the other: the models need not fit the memory together.
         translator, run = load_translator(config.translator(path), loaded=loaded)
         if first is None:
-            first, metrics = (path, run), changed_metrics(config, run, path)
+            first = (path, run)
+            metrics = changed_metrics(config, run, path)
             check_metrics(config, metrics)
         # Equal texts may have other tags, which are those of the run.
-        pairs = own or pairs_to_score(scored_split(config, run, path))
+        pairs = text_of_user or pairs_to_score(scored_split(config, run, path))
         if text is None:
             _check_counts(hypotheses, pairs)
             text = pairs

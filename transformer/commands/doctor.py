@@ -1,10 +1,23 @@
 """``doctor``: the faults of a corpus, and which are more frequent than they may be."""
 
 import time
+from collections.abc import Iterable, Mapping
 
-from transformer.commands.corpus import corpus_tokenizer, examination_config, one_corpus
+from transformer.checkpoint.checkpoint import portable_part, read_payload
+from transformer.checkpoint.run_directory import find_checkpoint
+from transformer.commands.corpus import one_corpus
+from transformer.common.files import given_path, locked
+from transformer.data.corpora.split import Split
+from transformer.data.tokenization.tags import Tags
+from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.data.tokenization.vocabulary_training import (
+    VocabularyTooLarge,
+    largest_vocabulary,
+)
+from transformer.interchange.translators import fetched
+from transformer.quality.check import ExaminationConfig
 from transformer.quality.examination import Report, examine, given_texts, to_json
-from transformer.settings.corpora import DoctorConfig
+from transformer.settings.corpora import CleanConfig, DoctorConfig
 
 
 def doctor(config: DoctorConfig, *, fit_vocabulary: bool = False) -> Report:
@@ -32,3 +45,46 @@ def _leak_target(config: DoctorConfig) -> float | None:
         return limit
     # Without a ratio, the text is no translation: its targets, as actions of commands, may recur.
     return 1.0 if config.data.max_ratio is None else 0.25
+
+
+def corpus_tokenizer(
+    config: DoctorConfig | CleanConfig, splits: Mapping[str, Split], *, fit_vocabulary: bool
+) -> Tokenizer | None:
+    """The tokenizer of a checkpoint, or a new one of the training text; None without both.
+
+    With ``fit_vocabulary``, a vocabulary that is too large for the text gets the largest possible
+    size.
+    """
+    if config.checkpoint is not None:
+        portable = portable_part(read_payload(find_checkpoint(fetched(config.checkpoint))))
+        # The text has no tags, even if the model needs some.
+        return Tokenizer.from_state(portable.tokenizer).with_tags(Tags())
+    settings = config.tokenizer
+    if settings is None:
+        return None
+    cache = given_path(config.data.cache)
+    train = splits["train"]
+    with locked(cache):
+        content = train.fingerprint(cache)
+        while True:
+            try:
+                return Tokenizer.train(settings, train.__iter__, cache, content, train.location)
+            except VocabularyTooLarge as error:
+                if not fit_vocabulary:
+                    raise
+                settings = largest_vocabulary(settings, error)
+
+
+def examination_config(
+    config: DoctorConfig | CleanConfig, checks: Iterable[str], examples: int
+) -> ExaminationConfig:
+    """Which checks run, and their settings; without a ratio of lengths, they tell no shift."""
+    data = config.data
+    lengths_tell = data.max_ratio is not None
+    return ExaminationConfig(
+        checks=frozenset(name for name in checks if lengths_tell or name != "misaligned"),
+        examples=examples,
+        ratio=config.ratio,
+        max_length=data.max_length,
+        languages=(data.source, data.target),
+    )

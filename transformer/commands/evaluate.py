@@ -93,7 +93,8 @@ def evaluate(
     gold = _gold_links(config, split)
     if gold is not None and len(gold) != len(pairs):
         raise InputError("alignment of a text with several references is unknown; set alignment=")
-    terms, constraints = _terms(config, len(pairs)), None
+    terms = _terms(config, len(pairs))
+    constraints = None
     if terms is not None and config.constrain:
         constraints = [Constraints(must=line) for line in terms]
     require_writable_output(config)
@@ -132,7 +133,8 @@ def _evaluate_as_trained(config: EvaluateConfig, path: Path, task: str, show: Sh
             f"source= and reference= are for text to text, but the checkpoint is of task={task}, "
             "which is scored on a split of its own corpus; give split=test or split=validation"
         )
-    file, device = find_checkpoint(path), find_device(config.device)
+    file = find_checkpoint(path)
+    device = find_device(config.device)
     payload = read_payload(file)
     run = portable_part(payload).config
     require_trust(run, config.trust, file)

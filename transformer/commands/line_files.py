@@ -51,7 +51,8 @@ def regular_files(source: str | Path | None, target: str | Path | None) -> tuple
     """
     if source is None or target is None:
         return None
-    source, target = given_path(source), given_path(target)
+    source = given_path(source)
+    target = given_path(target)
     if _is_special(source) or _is_special(target):
         return None
     if target.is_dir() or not target.parent.is_dir():
@@ -159,10 +160,12 @@ def open_part(path: Path, stack: ExitStack, start: bytes = b"") -> tuple[BinaryI
     if not start.startswith(os.pread(file.fileno(), len(start), 0)):
         raise InputError(f"{path} was not written by such a call; give another name")
     file.seek(0)
-    lines = size = 0
+    lines = 0
+    size = 0
     for line in file:
         if line.endswith(b"\n"):
-            lines, size = lines + 1, size + len(line)
+            lines += 1
+            size += len(line)
     file.truncate(size)
     return file, lines
 

@@ -43,7 +43,9 @@ def predict_file(config: PredictConfig, *, loaded: Loaded = lambda predictor: No
     _, target = required_files(config.input, config.output)
     predictions = predict(config, loaded=loaded)
     with written_whole(target) as part, open(part, "wb") as output:
-        output.writelines(format_line(one, config.format).encode() + b"\n" for one in predictions)
+        output.writelines(
+            format_line(prediction, config.format).encode() + b"\n" for prediction in predictions
+        )
 
 
 def load_predictor(config: PredictConfig) -> Predictor:

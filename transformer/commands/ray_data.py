@@ -223,14 +223,15 @@ class BlockFolder:
     def done(self) -> dict[str, dict[int, str]]:
         """The files of blocks that are there, by the name of their text and by their number."""
         system, folder = fsspec.url_to_fs(self.url)
-        found: dict[str, dict[int, str]] = {}
+        blocks: dict[str, dict[int, str]] = {}
         with url_errors(self.url):
             system.invalidate_cache()
             for path in system.find(folder):
                 name = path.removeprefix(f"{folder}/")
-                if match := re.fullmatch(_BLOCK_NAME, name):
-                    found.setdefault(match[1], {})[int(match[2])] = path
-        return found
+                match = re.fullmatch(_BLOCK_NAME, name)
+                if match:
+                    blocks.setdefault(match[1], {})[int(match[2])] = path
+        return blocks
 
     def join(self, names: Sequence[str], output: str) -> None:
         """Write all lines into one file, and remove the folder; InputError if that fails."""
@@ -252,7 +253,8 @@ def _add_texts(
     for text in texts:
         now = [[file.url, file.state] for file in text]
         known = states.setdefault(text[0].name, now)
-        urls, earlier = ([url for url, _ in one] for one in (now, known))
+        urls = [url for url, _ in now]
+        earlier = [url for url, _ in known]
         if urls != earlier:
             raise InputError(
                 f"{folder} has the blocks of {' and '.join(earlier)} under the name "
@@ -301,7 +303,8 @@ class _Blocks(ABC):
     def __init__(
         self, config: TranslateConfig | ScoreConfig, folder: BlockFolder, keys: tuple[str, str]
     ) -> None:
-        self.folder, self.keys = folder, keys
+        self.folder = folder
+        self.keys = keys
 
     def __call__(self, block: Row) -> Row:
         """Write a block. An InputError comes to the driver as a text: Ray loses its type."""
@@ -330,16 +333,17 @@ class _TranslatedBlocks(_Blocks):
 
     def content(self, block: Row) -> bytes:
         where = partial(_line_name, block)
-        model, form = self.model, self.config.format
+        model = self.model
+        form = self.config.format
         requests = model.requests(block["source"], where)
         sources = list(checked_symbols(requests, model.translator.tokenizer, where))
         lines = io.BytesIO()
-        found = model.translate_block(sources, where)
-        write_translations(found, lines, form, where, log.warning)
+        translations = model.translate_block(sources, where)
+        write_translations(translations, lines, form, where, log.warning)
         if block["form"] == "lines":
             return lines.getvalue()
         source, target = self.keys
-        texts = (str(Request.from_line(one).text) for one in sources)
+        texts = (str(Request.from_line(line).text) for line in sources)
         results = lines.getvalue().decode().removesuffix("\n").split("\n")
         rows = []
         for text, line in zip(texts, results, strict=True):
@@ -384,7 +388,7 @@ def _launch(
     import ray
 
     done = folder.done()
-    rows = [{**one._asdict(), "done": list(done.get(one.name, ()))} for one in sources]
+    rows = [{**source._asdict(), "done": list(done.get(source.name, ()))} for source in sources]
     actor, arguments = worker
     needs: dict[str, Any] = {"num_gpus" if device.startswith("cuda") else "num_cpus": 1}
     needs |= {"max_restarts": _RESTARTS, "max_task_retries": _RESTARTS}
@@ -393,16 +397,22 @@ def _launch(
         # A block of lines is a block of Ray by itself, so that the next free actor takes it.
         files.context.target_max_block_size = 1
         # Reading is nothing beside translating, and would take a core from it.
-        few = {"num_cpus": 0, "concurrency": min(_READERS, len(rows))}
-        blocks = files.flat_map(read_blocks, fn_args=(*read, BLOCK), **few)
+        blocks = files.flat_map(
+            read_blocks,
+            fn_args=(*read, BLOCK),
+            num_cpus=0,
+            concurrency=min(_READERS, len(rows)),
+        )
         pool = ray.data.ActorPoolStrategy(min_size=1)
         written = blocks.map(actor, fn_constructor_args=arguments, compute=pool, **needs)
-        number = lines = 0
+        number = 0
+        lines = 0
         try:
             for row in written.iter_rows():
                 if row["error"] is not None:
                     raise InputError(row["error"])
-                number, lines = number + 1, lines + row["lines"]
+                number += 1
+                lines += row["lines"]
         except (ray.exceptions.RayActorError, ray.exceptions.OutOfMemoryError) as error:
             reason = " ".join(str(error).split())[:200]
             raise InputError(
@@ -470,15 +480,18 @@ def _absolute(config: Config) -> Config:
     """The config with paths that actors find, whose working directory may be another."""
     values = {field.name: getattr(config, field.name) for field in fields(config)}
     paths: dict[str, Any] = {
-        key: one.absolute() for key, one in values.items() if isinstance(one, Path)
+        key: value.absolute() for key, value in values.items() if isinstance(value, Path)
     }
-    given = [config.checkpoint] if isinstance(config.checkpoint, str) else config.checkpoint
-    names = [one if is_hub_name(one) else str(given_path(one).absolute()) for one in given]
+    names = [config.checkpoint] if isinstance(config.checkpoint, str) else config.checkpoint
+    checkpoints = [
+        name if is_hub_name(name) else str(given_path(name).absolute()) for name in names
+    ]
     if isinstance(config, TranslateConfig):
         search = config.decoding
         keys = asdict(search) if isinstance(search, SearchConfig) else search
-        if isinstance(name := keys.get("shortlist"), str) and name != "auto":
-            given_keys = {**keys, "shortlist": str(given_path(name).absolute())}
+        shortlist = keys.get("shortlist")
+        if isinstance(shortlist, str) and shortlist != "auto":
+            changed = {**keys, "shortlist": str(given_path(shortlist).absolute())}
             is_whole = isinstance(search, SearchConfig)
-            paths["decoding"] = SearchConfig(**given_keys) if is_whole else given_keys
-    return replace(config, checkpoint=names, **paths)
+            paths["decoding"] = SearchConfig(**changed) if is_whole else changed
+    return replace(config, checkpoint=checkpoints, **paths)

@@ -35,7 +35,8 @@ def report(config: ReportConfig) -> Path:
     payload = read_payload(file)
     require_translation(payload, file)
     portable = portable_part(payload)
-    tokenizer, values = Tokenizer.from_state(portable.tokenizer), run_report(folders)
+    tokenizer = Tokenizer.from_state(portable.tokenizer)
+    values = run_report(folders)
     about = Published(config.license, config.repo)
     card = output / "model_card.md"
     write_text_whole(card, model_card(tokenizer, portable.config, values, config.library, about))

@@ -47,7 +47,8 @@ def text_to_score(keys: ScoredTextKeys, run: RunConfig, checkpoint: object) -> A
 
 def own_text(keys: ScoredTextKeys, run: RunConfig | None = None) -> Split | None:
     """The user's files, if they are given; one of both sides is read as the training of the run."""
-    source, reference = keys.source, keys.reference
+    source = keys.source
+    reference = keys.reference
     if reference is None and source is not None and file_format(source) != "plain":
         data = DataConfig(source="source", target="target") if run is None else run.data
         corpus = Corpus.of(source, data.source, data.target)

@@ -28,18 +28,22 @@ def select(config: SelectConfig, *, loaded: "Loaded" = lambda checkpoints: None)
 
     ``loaded`` is told the checkpoint of ``reverse``. Raises InputError for a line of no list.
     """
-    other = None
+    # The text beside each list: a reference, or the source for a reverse model.
+    beside = None
     if config.source is None and config.reverse is None:
-        other = config.reference
+        beside = config.reference
     elif config.reference is None and config.reverse is not None:
-        other = config.source
-    if other is None:
+        beside = config.source
+    if beside is None:
         raise InputError("give reference=FILE alone, or source=FILE and reverse=RUN")
-    check_output_path(config.output, [config.nbest, other])
+    check_output_path(config.output, [config.nbest, beside])
     choose = candidate_choice(config.reverse_model, config.metrics, loaded=loaded)
-    files = (config.nbest, other)
-    pairs = enumerate(plain_pairs([*map(read_lines, files)], files), 1)
-    lists = ((_candidates(line, f"{config.nbest}:{n}"), text) for n, (line, text) in pairs)
+    files = (config.nbest, beside)
+    pairs = plain_pairs([*map(read_lines, files)], files)
+    lists = (
+        (_candidates(line, f"{config.nbest}:{number}"), text)
+        for number, (line, text) in enumerate(pairs, 1)
+    )
     config.output.parent.mkdir(parents=True, exist_ok=True)
     count = 0
     with written_whole(config.output) as part, open(part, "wb") as file:
@@ -66,22 +70,25 @@ def candidate_choice(
 
     score, run = load_scorer(reverse, loaded)
     if languages is not None:
-        _check_direction(str(reverse.checkpoint), run.data, languages)
+        check_direction(str(reverse.checkpoint), run.data, languages)
 
     def choose(lists: Iterable[tuple[Mapping[str, float], str]]) -> Iterator[str]:
         lists = iter(lists)
         while window := list(islice(lists, WINDOW)):
             with errors_name(f"reverse={reverse.checkpoint}"):
-                pairs = [(one, source) for texts, source in window for one in texts]
+                pairs = [(text, source) for texts, source in window for text in texts]
                 scores = iter(score(pairs, first=None))
             for texts, _ in window:
-                found = {text: own + next(scores).log_probability for text, own in texts.items()}
-                yield max(found, key=found.__getitem__)
+                joint = {
+                    text: log_probability + next(scores).log_probability
+                    for text, log_probability in texts.items()
+                }
+                yield max(joint, key=joint.__getitem__)
 
     return choose
 
 
-def _check_direction(name: str, data: DataConfig, languages: tuple[str, str]) -> None:
+def check_direction(name: str, data: DataConfig, languages: tuple[str, str]) -> None:
     """Raise InputError unless a model translates from the second language to the first."""
     pairs = [*sorted(data.language_pairs), languages[::-1]]
     *learned, wanted = [tuple(map(base_language, pair)) for pair in pairs]
@@ -99,12 +106,14 @@ def _candidates(line: str, where: str) -> dict[str, float]:
     """The texts of an n-best list, or the text where it has none; each with its log-probability."""
     try:
         values = json.loads(line)
-        found = [(str(one["text"]), one) for one in values["nbest"] or [values]]
-        "".join(text for text, _ in found).encode()  # half of a surrogate pair is an error
-        scores = {t.replace("\n", " "): float(one.get("log_probability", 0)) for t, one in found}
-        if all(map(math.isfinite, scores.values())):
-            return scores
-        raise ValueError("not finite")
+        scores = {}
+        for candidate in values["nbest"] or [values]:
+            text = str(candidate["text"])
+            text.encode()  # half of a surrogate pair is an error
+            scores[text.replace("\n", " ")] = float(candidate.get("log_probability", 0))
+        if not all(map(math.isfinite, scores.values())):
+            raise ValueError("not finite")
+        return scores
     except (ValueError, LookupError, TypeError) as error:
         raise InputError(
             f"{where}: not a line of translate format=json; give what that has written"

@@ -59,11 +59,11 @@ def serve(
         listening = stack.enter_context(closing(listen(config)))
         stack.callback(thread.shutdown, wait=False)  # a batch that nobody waits for may take long
         directions = thread.submit(lambda: Directions(_directions(config, set_threads))).result()
-        models = [one.translator.model for one in directions.all]
+        models = [direction.translator.model for direction in directions.all]
         weights = [weight for model in models for weight in model.parameters()]
         thread.submit(set_threads, weights).result()  # loading has set them for the last
-        tokens = min(one.translator.batch_tokens for one in directions.all)
-        width = max(one.translator.search.width for one in directions.all)
+        tokens = min(direction.translator.batch_tokens for direction in directions.all)
+        width = max(direction.translator.search.width for direction in directions.all)
         queue = RequestQueue(
             directions,
             config.limits,
@@ -72,7 +72,7 @@ def serve(
             thread=thread,
         )
         host, port = listening.getsockname()[:2]
-        pairs = tuple((one.source, one.target) for one in directions.all)
+        pairs = tuple((direction.source, direction.target) for direction in directions.all)
         run_until_signal(
             build_app(queue, Access(keys, config.limits.requests)),
             listening,
@@ -91,7 +91,9 @@ def _directions(config: ServeConfig, set_threads: SetThreads) -> Iterator[Direct
         )
 
     def loaded(checkpoints: Iterable[Checkpoint]) -> None:
-        set_threads(weight for one in checkpoints for weight in one.model.parameters())
+        set_threads(
+            weight for checkpoint in checkpoints for weight in checkpoint.model.parameters()
+        )
 
     for name, pair in zip(names, languages, strict=True):
         checkpoint = local_run(name)

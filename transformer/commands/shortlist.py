@@ -57,7 +57,8 @@ def shortlist(config: ShortlistConfig) -> WrittenShortlist:
     step = max(1, -(-sum(1 for _ in split) // config.sentences))
     # The text of a file has no tags, even if the model needs some.
     cutter = tokenizer if config.source is None else tokenizer.with_tags(Tags())
-    read, pairs = islice(split, 0, None, step), list[IdPair]()
+    read = islice(split, 0, None, step)
+    pairs: list[IdPair] = []
     while chunk := list(islice(read, CHUNK)):
         pairs += [(array("i", s), array("i", t)) for s, t in cutter.encode_pairs(chunk)]
     short = [pair for pair in pairs if all(0 < len(side) <= LONGEST for side in pair)]
@@ -65,9 +66,11 @@ def shortlist(config: ShortlistConfig) -> WrittenShortlist:
         raise InputError(f"{split.location}: no pair has 1 to {LONGEST} tokens on each side")
     if split.links is not None:
         links = islice(split.word_links(), 0, None, step)
-        lexicon, method = linked_lexicon(pairs, links, tokenizer), "word links"
+        lexicon = linked_lexicon(pairs, links, tokenizer)
+        method = "word links"
     else:
-        lexicon, method = ibm_model_1(short, size, config.iterations), "Model 1"
+        lexicon = ibm_model_1(short, size, config.iterations)
+        method = "Model 1"
     counts = np.bincount(np.concatenate([target for _, target in pairs]), minlength=size)
     built = Shortlist.build(lexicon, counts, tokenizer, config.frequent, config.best)
     built.save(output, tokenizer)

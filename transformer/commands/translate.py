@@ -116,8 +116,8 @@ def translate_file(
 
             requests = model.requests(assignment.lines(read_lines(source)), line_name)
             with parts.naming_part():
-                found = model.translate(requests, line_name, done=done)
-                write_translations(found, part, config.format, line_name, warn, done=done)
+                translations = model.translate(requests, line_name, done=done)
+                write_translations(translations, part, config.format, line_name, warn, done=done)
             parts.finish()
     if not assignment.rank:
         parts.join()
@@ -171,11 +171,13 @@ class LineTranslator:
                 request = Request.parse(line, where(index))
                 with errors_name(where(index)):
                     tokenizer.tags.indices(parse_tags(request.text).over(tokenizer.source_tags))
-            if found := glossary.constraints(request.text):
-                own = request.constraints or Constraints()
-                terms = tuple(dict([*found.terms, *own.terms]).items())
+            glossary_terms = glossary.constraints(request.text)
+            if glossary_terms:
+                constraints = request.constraints or Constraints()
+                # The terms of the request replace those of the glossary.
+                terms = tuple(dict([*glossary_terms.terms, *constraints.terms]).items())
                 with errors_name(where(index)):
-                    request = Request(request.text, replace(own, terms=terms))
+                    request = Request(request.text, replace(constraints, terms=terms))
             yield request
 
     def translate(
@@ -205,21 +207,22 @@ class LineTranslator:
         assert isinstance(self.translator, Translator)  # a document is not cut into blocks
         block = list(map(Request.from_line, requests))
         with counting_split_lines(self.translator.limits, name=where) as split_lines:
-            found = self.translator.translate(
+            translations = self.translator.translate(
                 [request.text for request in block],
                 [request.constraints for request in block],
                 attention=self.config.attention,
                 alignment=self.config.alignment,
                 split_lines=split_lines,
             )
-        return self._flagged(block, found)
+        return self._flagged(block, translations)
 
     def _flagged(
         self, requests: Sequence[Request], translations: list[Translation]
     ) -> list[Translation]:
         if self.flagging is None:
             return translations
-        texts, constraints = zip(*((one.text, one.constraints) for one in requests), strict=True)
+        texts = [request.text for request in requests]
+        constraints = [request.constraints for request in requests]
         return self.flagging(texts, translations, constraints)
 
 
@@ -286,7 +289,8 @@ def output_settings(
         settings["glossary"] = file_digest(config.glossary).hex()
     device = next(translator.members[0].parameters()).device
     settings["precision"] = suited_precision(config.precision, device)
-    if shortlist := translator.search.shortlist:
+    shortlist = translator.search.shortlist
+    if shortlist:
         file = export / ENGINE_FILE if shortlist == "auto" else given_path(shortlist)
         settings |= {"batch_tokens": config.batch_tokens, "shortlist": file_digest(file).hex()}
     return settings

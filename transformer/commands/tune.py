@@ -74,7 +74,8 @@ def tune(
     # The search takes hours; its result is written at its end.
     require_writable(path / "checkpoints" if path.is_dir() else path.parent)
     tuning = try_all(candidates, config, metrics, show, loaded)
-    best, file = tuning.best, find_checkpoint(path)
+    best = tuning.best
+    file = find_checkpoint(path)
     if best is tuning.trials[0] and (path == file or file.stem != TUNED):
         return TunedCheckpoint(file, False, tuning)
     # A file keeps all that training needs to resume from it.

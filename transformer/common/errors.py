@@ -38,8 +38,16 @@ def errors_name(file: Path | str) -> Iterator[None]:
 
 
 _DAMAGE: tuple[type[Exception], ...] = (
-    *(OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, EOFError),
-    *(MemoryError, zlib.error, zipfile.BadZipFile),
+    OSError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    RuntimeError,
+    EOFError,
+    MemoryError,
+    zlib.error,
+    zipfile.BadZipFile,
 )
 
 
@@ -64,9 +72,13 @@ _LIMIT = 10
 
 def raise_objections(objections: Iterable[str]) -> None:
     """Raise all objections as one InputError; nothing happens without one."""
-    if reasons := list(dict.fromkeys(objections)):
-        more = len(reasons) - _LIMIT
-        raise InputError(ALSO.join(reasons[:_LIMIT]) + (f"; and {more} more" if more > 0 else ""))
+    reasons = list(dict.fromkeys(objections))
+    if not reasons:
+        return
+    message = ALSO.join(reasons[:_LIMIT])
+    if len(reasons) > _LIMIT:
+        message += f"; and {len(reasons) - _LIMIT} more"
+    raise InputError(message)
 
 
 def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
@@ -91,7 +103,7 @@ def _missing_requirements(extra: str) -> list[str]:
     # Reading metadata is for errors alone: its import would slow every start.
     from importlib.metadata import PackageNotFoundError, distribution, requires
 
-    found = []
+    missing = []
     with suppress(PackageNotFoundError):
         for requirement in requires("transformer") or ():
             wanted, _, marker = requirement.partition(";")
@@ -99,8 +111,8 @@ def _missing_requirements(extra: str) -> list[str]:
                 try:
                     distribution(re.split(r"[^\w.-]", wanted)[0])
                 except PackageNotFoundError:
-                    found.append(wanted.strip())
-    return found
+                    missing.append(wanted.strip())
+    return missing
 
 
 def require_package(package: str, who: str, extra: str) -> None:

@@ -19,8 +19,9 @@ def shortened(text: str, letters: int) -> str:
 def escaped_json(values: object) -> str:
     """Return values as JSON of visible characters, which is read back as the same values."""
     written = json.dumps(values, indent=1, ensure_ascii=False)
-    invisible = (one for one in set(written) - {"\n"} if not one.isprintable())
-    return written.translate({ord(one): json.dumps(one)[1:-1] for one in invisible})
+    characters = set(written) - {"\n"}
+    invisible = [character for character in characters if not character.isprintable()]
+    return written.translate({ord(sign): json.dumps(sign)[1:-1] for sign in invisible})
 
 
 def _spelled(character: str) -> str:

@@ -58,7 +58,7 @@ def own_class(key: str, name: str, kind: type[T]) -> type[T]:
                 f"for all of your own, or in a program import {module} before"
             )
         import_code([(key, name)])
-    found = getattr(sys.modules[module], attribute, None)
-    if not (isinstance(found, type) and issubclass(found, kind)):
+    value = getattr(sys.modules[module], attribute, None)
+    if not (isinstance(value, type) and issubclass(value, kind)):
         raise InputError(f"{key}={name} is no {kind.__name__}; name a subclass as MODULE:CLASS")
-    return found
+    return value

@@ -32,7 +32,8 @@ def command_line() -> str:
 
 def end_with_parent() -> None:
     """End this process when its parent ends: the child of a killed process holds no locks."""
-    parent, number = parent_process(), os.getppid()
+    parent = parent_process()
+    number = os.getppid()
 
     def watch() -> None:
         if parent is not None:

@@ -92,10 +92,12 @@ PROCESSORS = {each.kind: each for each in _KINDS}
 @cache
 def processor() -> Processor:
     """The kind of this machine, or the one that the environment names; or InputError."""
-    if not (named := os.environ.get(VARIABLE)):
+    named = os.environ.get(VARIABLE)
+    if not named:
         return recognize(*_description())
     if named not in PROCESSORS:
-        meant, kinds = did_you_mean(named, PROCESSORS), ", ".join(PROCESSORS)
+        meant = did_you_mean(named, PROCESSORS)
+        kinds = ", ".join(PROCESSORS)
         raise InputError(f"{VARIABLE}={named} is unknown{meant}; choose {kinds}")
     return PROCESSORS[named]
 
@@ -112,11 +114,11 @@ def _description() -> tuple[str, frozenset[str]]:
     if file.exists():
         # The first processor; ARM has no vendor_id, and calls the flags features.
         lines = (line.partition(":") for line in file.read_text("utf-8", "replace").splitlines())
-        found: dict[str, str] = {}
+        fields: dict[str, str] = {}
         for name, _, value in lines:
-            found.setdefault(name.strip().lower(), value)
-        flags = found.get("flags") or found.get("features") or ""
-        return found.get("vendor_id", ""), frozenset(flags.split())
+            fields.setdefault(name.strip().lower(), value)
+        flags = fields.get("flags") or fields.get("features") or ""
+        return fields.get("vendor_id", ""), frozenset(flags.split())
     import torch
 
     # torch 2.11 does not have it: then the row is the one with the fewest instructions.

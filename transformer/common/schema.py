@@ -51,7 +51,8 @@ def typed(kind: type[T], values: Any, where: str) -> T:
 def _checked(kind: type, values: Mapping[str, Any], where: str) -> dict[str, Any]:
     """The values of fields, each in the type of its field; all objections as one InputError."""
     hints = _hints(kind)
-    checked, wrong = {}, []
+    checked = {}
+    wrong = []
     for name, value in values.items():
         try:
             key = f"{where}.{field_key(name)}".removeprefix(".")

@@ -25,7 +25,7 @@ from transformer.settings.training import LossConfig
 
 @dataclass(frozen=True)
 class Aligner:
-    """Settings of the word links; docs/alignment.md compares them."""
+    """Settings of the word links; docs/attention_views.md compares them."""
 
     head: HeadName | None = None
     """The head of the cross-attention; None averages all heads of the layers after the first."""

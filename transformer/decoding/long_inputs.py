@@ -23,7 +23,7 @@ OF_SENTENCES = ("bleu", "chrf", "ter", "gleu", "comet", "custom")
 
 UNCUT = 1.2
 """A sentence is cut only if it is longer than so many times ``SourceLimits.usual``: a little beyond
-the training text a whole sentence is better than its parts (docs/decoding.md, "Long lines")."""
+the training text a whole sentence is better than its parts (benchmarks/decoding/searches.md)."""
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,8 @@ class Backtranslate(Recipe):
             reverse = plan.existing("reverse", self.reverse, text.swapped)
         plan.evaluate([reverse], text.swapped, "evaluate_reverse")
         monolingual = monolingual_file(self.monolingual)
-        own = {"checkpoint": reverse, "input": monolingual}
-        [source] = plan.add("translate", "translate", own, [f"synthetic.{text.source}"])
+        keys = {"checkpoint": reverse, "input": monolingual}
+        [source] = plan.add("translate", "translate", keys, [f"synthetic.{text.source}"])
         bitext = text.as_corpus
         synthetic = only_train([source, monolingual], self.tag)
         if self.bitext_share is not None:

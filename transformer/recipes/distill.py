@@ -121,28 +121,28 @@ class Distill(Recipe):
         criterion = self._criterion(plan, text, reference)
         add = partial(plan.add, "translate", suffix=suffix)
         if not teachers:
-            own: dict[str, Any] = {"server": self.teacher, "input": source, **criterion}
+            keys: dict[str, Any] = {"server": self.teacher, "input": source, **criterion}
             if criterion:
-                own["candidates"] = self.interpolation
+                keys["candidates"] = self.interpolation
             settings = [
                 override("answers", str(plan.folder / "answers.jsonl")),
                 override("source", text.source),
                 override("target", text.target),
             ]
-            return [*add("ask", own, ["source.txt", "target.txt"], settings)]
-        own = {"checkpoint": one_or_all(teachers), "input": source}
+            return [*add("ask", keys, ["source.txt", "target.txt"], settings)]
+        keys = {"checkpoint": one_or_all(teachers), "input": source}
         name = f"synthetic.{text.target}" if reference is None else reference.name
         if not criterion:
-            return [source, *add("translate", own, [name])]
-        own |= {"decoding.nbest": self.interpolation, "format": "json"}
+            return [source, *add("translate", keys, [name])]
+        keys |= {"decoding.nbest": self.interpolation, "format": "json"}
         settings = ["decoding=beam", override("decoding.beam_size", self.interpolation)]
         if "decoding" in map(override_key, plan.extras.get("translate", ())):
-            settings = []  # another search that the user chooses has its own width
-        [nbest] = add("translate", own, [f"{name}.jsonl"], settings)
-        own = {"nbest": nbest, **criterion}
+            settings = []  # another search that the user chooses has its keys width
+        [nbest] = add("translate", keys, [f"{name}.jsonl"], settings)
+        keys = {"nbest": nbest, **criterion}
         if reference is None:
-            own["source"] = source
-        return [source, *plan.add("select", "select", own, [name], suffix=suffix)]
+            keys["source"] = source
+        return [source, *plan.add("select", "select", keys, [name], suffix=suffix)]
 
     def _criterion(self, plan: Plan, text: CorpusFiles, reference: Path | None) -> dict[str, Any]:
         """The keys that choose among candidates; empty if the best translation is taken."""
@@ -164,7 +164,7 @@ class Distill(Recipe):
         """Add the stage that cleans a text, if there is one."""
         if not self.clean:
             return pair
-        own = {f"data.{key}": value for key, value in {**text.alone, "train": pair}.items()}
+        keys = {f"data.{key}": value for key, value in {**text.alone, "train": pair}.items()}
         names = [file.name for file in pair]
         arguments = ["output=x", *plan.extras.get("clean", ())]
         models = plan.compose("clean", arguments, None).models or ()
@@ -172,7 +172,9 @@ class Distill(Recipe):
             plan.existing("clean.models", model, direction)
             for model, direction in zip(models, (text, text.swapped), strict=False)
         ]
-        return [*plan.add("clean", "clean", own, names, ["data=files"], suffix=suffix, reads=reads)]
+        return [
+            *plan.add("clean", "clean", keys, names, ["data=files"], suffix=suffix, reads=reads)
+        ]
 
 
 def _seeds(plan: Plan, teachers: int) -> list[dict[str, int]]:

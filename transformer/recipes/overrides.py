@@ -49,7 +49,7 @@ def merged(*groups: Iterable[str]) -> tuple[str, ...]:
 
 
 def sort_arguments(
-    arguments: Sequence[str], own: set[str], training: set[str], kinds: Sequence[str]
+    arguments: Sequence[str], recipe_keys: set[str], training_keys: set[str], kinds: Sequence[str]
 ) -> tuple[list[str], list[str], dict[str, list[str]]]:
     """Sort arguments into those of the recipe, of all trainings, and of each kind of stage."""
     for_recipe: list[str] = []
@@ -62,14 +62,14 @@ def sort_arguments(
         refused = (of_stage or key).startswith(_NOT_FOR_RECIPES)
         if not equals or (refused and key != "translate.launch"):
             raise InputError(f"{argument} is not for a recipe, which takes KEY=VALUE; leave it out")
-        if key in own:
+        if key in recipe_keys:
             is_name = key in _NAMES and value != "null" and not value.startswith(("'", '"'))
             for_recipe.append(override(key, value) if is_name else argument)
         elif of_stage is not None:
             extras[head].append(of_stage)
-        elif head in training - own:
+        elif head in training_keys - recipe_keys:
             base.append(argument)
         else:
-            known = sorted({*own, *training, *kinds})
+            known = sorted({*recipe_keys, *training_keys, *kinds})
             raise InputError(f"unknown key {key}{did_you_mean(head, known, cutoff=0.5)}")
     return for_recipe, base, extras

@@ -98,15 +98,15 @@ class Stage:
         folder: Where it writes.
         verb: The command.
         settings: Arguments of the user.
-        own: Keys that the recipe sets, with their values.
+        keys: Keys that the recipe sets, with their values.
         outputs: The files that it writes.
-        reads: The files that it reads besides those in ``own``.
+        reads: The files that it reads besides those in ``keys``.
     """
 
     folder: Path
     verb: str
     settings: tuple[str, ...]
-    own: Mapping[str, Any]
+    keys: Mapping[str, Any]
     outputs: tuple[Path, ...]
     reads: tuple[Path, ...] = ()
 
@@ -121,7 +121,7 @@ class Stage:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        return (*self.settings, *starmap(override, self.own.items()))
+        return (*self.settings, *starmap(override, self.keys.items()))
 
     @property
     def command(self) -> str:
@@ -133,7 +133,7 @@ class Stage:
     @property
     def inputs(self) -> tuple[Path, ...]:
         """The files that it reads."""
-        paths = (path for path in _paths_in(self.own) if not path.is_relative_to(self.folder))
+        paths = (path for path in _paths_in(self.keys) if not path.is_relative_to(self.folder))
         return (*self.reads, *paths)
 
     @property
@@ -144,7 +144,7 @@ class Stage:
         # All of the user's own choices of groups, whether the settings name them or not.
         files = sorted(Path(config_dir).glob("*/*.yaml")) if config_dir else []
         choices = [file.read_text("utf-8") for file in files]
-        content = [self.verb, settings, dict(self.own), *choices]
+        content = [self.verb, settings, dict(self.keys), *choices]
         text = json.dumps(content, default=self.label)
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -235,11 +235,11 @@ class Plan:
         self,
         kind: str,
         data: Mapping[str, Any],
-        own: Mapping[str, Any] | None = None,
+        extra_keys: Mapping[str, Any] | None = None,
         suffix: str = "",
     ) -> Path:
         """Add a training run on the files in keys of ``data.``; returns its checkpoint."""
-        keys = {f"data.{key}": value for key, value in data.items()} | dict(own or {})
+        keys = {f"data.{key}": value for key, value in data.items()} | dict(extra_keys or {})
         keys["checkpoint"] = "auto"
         unused = {*keys, *_ONLY_TEXT}
         base = [argument for argument in self._base if override_key(argument) not in unused]
@@ -249,11 +249,11 @@ class Plan:
     def evaluate(self, models: Sequence[Path], text: CorpusFiles, kind: str = "evaluate") -> None:
         """Add the evaluation of a model, or an ensemble, on the validation text."""
         source, reference = text["validation"]
-        own = {"checkpoint": one_or_all(models), "source": source, "reference": reference}
+        keys = {"checkpoint": one_or_all(models), "source": source, "reference": reference}
         # Code that only a checkpoint names is not run.
         code = {"custom": self.config.metrics.custom, "comet": self.config.metrics.comet}
         settings = [override(key, value) for key, value in code.items() if value is not None]
-        self.add(kind, "evaluate", own, [f"{source.name}.json", f"{source.name}.hyp"], settings)
+        self.add(kind, "evaluate", keys, [f"{source.name}.json", f"{source.name}.hyp"], settings)
 
     def existing(self, key: str, name: str | Path, text: CorpusFiles) -> Path:
         """The checkpoint of a run that the user names; InputError if it has another direction."""
@@ -273,7 +273,7 @@ class Plan:
         self,
         kind: str,
         verb: str,
-        own: Mapping[str, Any],
+        keys: Mapping[str, Any],
         outputs: Sequence[str],
         settings: Iterable[str] = (),
         *,
@@ -284,7 +284,7 @@ class Plan:
         folder = self.folder / f"{len(self.stages) + 1:02}_{kind}{suffix}"
         files = tuple(folder / name for name in outputs)
         written = files[0] if verb in ("translate", "select") else folder
-        own = {**own, "hydra.run.dir" if verb == "train" else "output": written}
+        keys = {**keys, "hydra.run.dir" if verb == "train" else "output": written}
         extras = self.extras.get(kind, ())
         self._kinds.add(kind)
         if verb == "translate" and "launch=ray" in extras:
@@ -293,9 +293,9 @@ class Plan:
         raise_objections(
             f"{kind}.{key} cannot be set: the recipe decides it; leave it out"
             for key in map(override_key, extras)
-            if key in own or key in _RESERVED[verb] or key.startswith("data.corpora.")
+            if key in keys or key in _RESERVED[verb] or key.startswith("data.corpora.")
         )
-        stage = Stage(folder, verb, merged(settings, extras), own, files, tuple(reads))
+        stage = Stage(folder, verb, merged(settings, extras), keys, files, tuple(reads))
         if verb == "train":
             stage, self._runs[files[0]] = self._checked_training(stage)
         else:
@@ -320,9 +320,9 @@ class Plan:
         unused = unused_keys(config.data)
         if unused:
             unset = {f"data.{key}": None for key in unused}
-            stage = replace(stage, own={**stage.own, **unset})
+            stage = replace(stage, keys={**stage.keys, **unset})
             config = self.compose("train", stage.arguments, None)
-        _check_corpus(config, stage.own)
+        _check_corpus(config, stage.keys)
         _check_run(config)
         return stage, config
 
@@ -343,7 +343,7 @@ class Plan:
             for key, name in named
             if not file.is_relative_to(self.folder)
         )
-        return replace(stage, own={**stage.own, "trust": True})
+        return replace(stage, keys={**stage.keys, "trust": True})
 
 
 @dataclass(frozen=True)
@@ -433,7 +433,7 @@ def _check_run(config: RunConfig) -> None:
             build_transformer(config.model.sized(8, 8))
 
 
-def _check_corpus(config: RunConfig, own: Collection[str] = ()) -> None:
+def _check_corpus(config: RunConfig, set_by_recipe: Collection[str] = ()) -> None:
     data = config.data
     values = {
         "task": None if config.task == "translation" else config.task,
@@ -451,5 +451,5 @@ def _check_corpus(config: RunConfig, own: Collection[str] = ()) -> None:
         f"{override(key, value)} does not go with a recipe, which reads one corpus of sentence "
         f"pairs; leave {key} out"
         for key, value in values.items()
-        if value is not None and key not in own
+        if value is not None and key not in set_by_recipe
     )

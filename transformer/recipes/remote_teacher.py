@@ -69,7 +69,8 @@ class RemoteTeacher(ServerKeys):
     @property
     def url(self) -> str:
         """The address of requests; that of a chat API may be given without its last parts."""
-        url, path = self.server.rstrip("/"), "/chat/completions"
+        url = self.server.rstrip("/")
+        path = "/chat/completions"
         if self.is_chat and not url.endswith(path):
             url += path if "/" in url.partition("://")[2] else f"/v1{path}"
         return url

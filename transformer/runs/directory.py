@@ -137,7 +137,8 @@ def run_log(file: Path, *, resumed: bool) -> Iterator[None]:
 
     Other handlers get the same records as without it.
     """
-    root, package = logging.getLogger(), logging.getLogger(PACKAGE.name)
+    root = logging.getLogger()
+    package = logging.getLogger(PACKAGE.name)
     with ExitStack() as stack:
         handler = logging.StreamHandler(
             stack.enter_context(open_unlinked(file, "a", encoding="utf-8"))

@@ -237,7 +237,8 @@ def changes(before: RunConfig, now: RunConfig) -> list[str]:
 
 def _changes(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str) -> Iterator[str]:
     for key in sorted(before.keys() | now.keys()):
-        old, new = before.get(key), now.get(key)
+        old = before.get(key)
+        new = now.get(key)
         if isinstance(old, Mapping) and isinstance(new, Mapping):
             yield from _changes(old, new, f"{prefix}{key}.")
         elif old != new and f"{prefix}{key}" not in _NOT_COMPARED:

@@ -78,16 +78,27 @@ def train(
 ) -> dict[str, float]:
     """Train in a run directory, then test the best checkpoint once, unless ``test`` is false.
 
-    The directory is made, locked, and has ``config.yaml`` and ``train.log``; an error before the
-    first checkpoint removes a new one. ``config.checkpoint`` resumes a run. A trial of a sweep has
-    an ``objective``, and tests nothing. With ``fit_vocabulary``, a vocabulary that is too large for
-    the text gets the largest possible size. For several devices new processes train, unless
-    torchrun or SLURM has started this one; they take no ``callbacks``, but those that
-    ``callbacks.own`` names. Returns the last value of every logged metric, and the scores of the
-    test. Raises InputError for a wrong config or text or another run in the folder, OSError for a
-    folder that cannot be made, AnotherRankFailed if one of several processes fails, and Interrupted
-    after a signal, with a checkpoint written. The settings of the process, such as its random
-    state, are as before when it returns.
+    On many devices new processes train, unless torchrun or SLURM has started this one. The settings
+    of this process, such as its random state, are as before when the function returns.
+
+    Args:
+        config: The settings; ``config.checkpoint`` resumes a run.
+        folder: The run directory. It is made, locked, and has ``config.yaml`` and ``train.log``; an
+            error before the first checkpoint removes a new one.
+        callbacks: Added to those of the config. New processes take only those that
+            ``callbacks.own`` names.
+        objective: Of a trial of a sweep, which tests nothing.
+        fit_vocabulary: Whether a vocabulary that is too large for the text gets the largest
+            possible size.
+
+    Returns:
+        The last value of every logged metric, and the scores of the test.
+
+    Raises:
+        InputError: The config or the text is wrong, or the folder has another run.
+        OSError: The folder cannot be made.
+        AnotherRankFailed: Another process of the run has failed.
+        Interrupted: After a signal; a checkpoint is written.
     """
     config = untied(config)
     folder = Path(folder)
@@ -316,7 +327,8 @@ def _log_size(task: Task) -> None:
     parameters = list(task.module.parameters())
     total = sum(weight.numel() for weight in parameters)
     learns = sum(weight.numel() for weight in parameters if weight.requires_grad)
-    source, target = config.source_vocab_size, config.target_vocab_size
+    source = config.source_vocab_size
+    target = config.target_vocab_size
     vocabulary = f"vocabularies of {source:,} (source) and {target:,} (target)"
     if task.data.tokenizer.joint and source == target:
         vocabulary = f"one vocabulary of {target:,}"

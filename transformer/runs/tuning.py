@@ -50,8 +50,8 @@ class Trial:
         search = self.search
         if search.algorithm == "greedy":
             return f"{self.weights}, greedy"
-        size, penalty = search.beam_size, search.length_penalty
-        return f"{self.weights}, {search.algorithm} {size}, penalty {penalty:.2f}"
+        beam = f"{search.algorithm} {search.beam_size}"
+        return f"{self.weights}, {beam}, penalty {search.length_penalty:.2f}"
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -156,22 +156,22 @@ def try_all(
 
 @dataclass(frozen=True)
 class Challenge:
-    """The best other trial beside the run's own, both on the whole validation set.
+    """The best new trial beside the run's own, both on the whole validation set.
 
-    ``tested`` is the paired test of the other trial; None if the metric cannot be tested, such as
+    ``tested`` is the paired test of the candidate; None if the metric cannot be tested, such as
     one that gives one number for all sentences, and ``reason`` says so.
     """
 
-    own: Trial
-    other: Trial
+    current: Trial
+    candidate: Trial
     tested: TestedScore | None
     reason: str = ""
 
     @property
     def gain(self) -> float:
-        """Difference of the scores; above 0 the other trial is better."""
-        sign = -1 if self.own.score.better == "lower" else 1
-        return sign * (self.other.score.value - self.own.score.value)
+        """Difference of the scores; above 0 the candidate is better."""
+        sign = -1 if self.current.score.better == "lower" else 1
+        return sign * (self.candidate.score.value - self.current.score.value)
 
     @property
     def wins(self) -> bool:
@@ -182,8 +182,8 @@ class Challenge:
         tested = self.tested
         side = "better" if self.gain > 0 else "worse"
         difference = (
-            f"{abs(self.gain):.{DECIMALS}f} {self.own.score.name} {side} on all "
-            f"{self.own.sentences:,} sentences"
+            f"{abs(self.gain):.{DECIMALS}f} {self.current.score.name} {side} on all "
+            f"{self.current.sentences:,} sentences"
         )
         if tested is not None:
             difference += (
@@ -191,8 +191,8 @@ class Challenge:
                 f"{tested.p_randomization:.3f} (randomization)"
             )
         if self.wins:
-            return f"{self.other.label} replaces {self.own.label}: {difference}"
-        stays = f"{self.own.label} stays: {self.other.label} is {difference}"
+            return f"{self.candidate.label} replaces {self.current.label}: {difference}"
+        stays = f"{self.current.label} stays: {self.candidate.label} is {difference}"
         if tested is None:
             return f"{stays}; {self.reason}"
         return f"{stays}; below {SURE} is significant" if self.gain > 0 else stays
@@ -200,9 +200,9 @@ class Challenge:
     def to_json(self) -> dict[str, Any]:
         tested = self.tested
         return {
-            "own": self.own.to_json(),
-            "other": self.other.to_json(),
-            "sentences": self.own.sentences,
+            "own": self.current.to_json(),
+            "other": self.candidate.to_json(),
+            "sentences": self.current.sentences,
             "p_bootstrap": None if tested is None else tested.p_bootstrap,
             "p_randomization": None if tested is None else tested.p_randomization,
             "replaces": self.wins,
@@ -278,16 +278,16 @@ class _Validation:
         scores = score(texts, references, (self.metric,), config=self.scoring, sources=sources)
         return Trial(weights, search, scores[0], seconds, len(sources), texts)
 
-    def test(self, own: Trial, other: Trial) -> Challenge:
+    def test(self, current: Trial, candidate: Trial) -> Challenge:
         """Test two trials of the whole text, as ``compare`` does."""
         sources, references = zip(*self.pairs, strict=True)
         metric = build_metric(self.metric, self.scoring)
-        systems = own.hypotheses, other.hypotheses
+        systems = current.hypotheses, candidate.hypotheses
         try:
             [tested] = paired_tests(systems, references, [metric], Resampling(), sources)
         except InputError as error:  # the metric gives one number for a text
-            return Challenge(own, other, None, str(error))
-        return Challenge(own, other, tested.systems[1])
+            return Challenge(current, candidate, None, str(error))
+        return Challenge(current, candidate, tested.systems[1])
 
 
 def best_trial(trials: Sequence[Trial]) -> Trial:
@@ -302,16 +302,16 @@ def best_trial(trials: Sequence[Trial]) -> Trial:
 
 
 def grid(
-    own: SearchConfig, beam_sizes: Sequence[int], length_penalties: Sequence[float]
+    search: SearchConfig, beam_sizes: Sequence[int], length_penalties: Sequence[float]
 ) -> list[SearchConfig]:
     """Every beam size with every length penalty; ``greedy``, without penalty, once."""
     neutral = {**NEUTRAL, "nbest": 1}
     searches = []
     if 1 in beam_sizes:
         greedy = {"algorithm": "greedy", "beam_size": 1, "coverage_penalty": 0.0}
-        searches.append(replace(own, **(neutral | greedy)))
+        searches.append(replace(search, **(neutral | greedy)))
     for size in sorted({*beam_sizes} - {1}):
         for penalty in sorted({*length_penalties}):
             beam = {"algorithm": "beam", "beam_size": size, "length_penalty": penalty}
-            searches.append(replace(own, **(neutral | beam)))
+            searches.append(replace(search, **(neutral | beam)))
     return searches

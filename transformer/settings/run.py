@@ -153,7 +153,8 @@ def _contradictions(config: RunConfig) -> Iterator[str]:
         yield "training does not use decoding.shortlist; set it in translate or evaluate"
     if model.lora_rank and config.finetune_from is None:
         yield f"model.lora_rank={model.lora_rank} adapts trained weights; set finetune_from=RUN"
-    total, epochs = config.schedule_to_the_end.total, config.trainer.max_epochs or -1
+    total = config.schedule_to_the_end.total
+    epochs = config.trainer.max_epochs or -1
     ends = total is not None and (total > 0 or (total == -1 and epochs > 0))
     if config.schedule.name == "cosine" and not ends:
         yield (

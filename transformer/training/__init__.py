@@ -1,1 +1,1 @@
-"""Logits to loss to step."""
+"""Hidden states to loss to new weights: update.py is one update, the other files are its parts."""

@@ -320,7 +320,8 @@ class Resumable:
 
     def take(self) -> dict[str, Any]:
         """Hand the content to its last reader, so that its memory is freed after that."""
-        payload, self._payload = self.payload, None
+        payload = self.payload
+        self._payload = None
         return payload
 
 

@@ -137,10 +137,12 @@ def updates_of_epochs(
     """The number of updates at the end of so many epochs: the sequence of batches has no end."""
     rank = external_rank()
     ranks = 1 if rank is None else rank.ranks
-    batches, assignment = data.sequence, RankAssignment(ranks, data.accumulation)
-    assert batches.epoch_length is not None  # not of a stream (settings/run.py)
-    left = epochs * batches.epoch_length - next_batch(before, done, batches, assignment)
-    return done + max(0, math.ceil(left / assignment.batches))
+    sequence = data.sequence
+    assignment = RankAssignment(ranks, data.accumulation)
+    assert sequence.epoch_length is not None  # not of a stream (settings/run.py)
+    end = epochs * sequence.epoch_length
+    batches = end - next_batch(before, done, sequence, assignment)
+    return done + max(0, math.ceil(batches / assignment.batches))
 
 
 def end_reason(trainer: Trainer, config: RunConfig) -> tuple[str, str]:

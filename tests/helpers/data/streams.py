@@ -58,25 +58,29 @@ def stream(
     augmentation: AugmentationConfig | None = None,
     **changes: Any,
 ) -> TranslationData:
-    given = str(folder / "part-*.tsv") if train is None else train
-    changes = {"streaming": True, "buffer": 20, "validation": str(folder / "val.tsv")} | changes
-    config = data_config(folder, train=given, **changes)
+    fields = {
+        "streaming": True,
+        "buffer": 20,
+        "train": str(folder / "part-*.tsv") if train is None else train,
+        "validation": str(folder / "val.tsv"),
+    }
+    config = data_config(folder, **(fields | changes))
     tokenizer = tokenizer_config(sampling=sampling)
     return translation_data(config, tokenizer, augmentation=augmentation)  # type: ignore[return-value]
 
 
 def texts(module: TranslationData, numbers: range) -> list[str]:
     batches = (module._training[module.sequence[number]] for number in numbers)
-    return [t for b in batches for t in module.tokenizer.decode_target(b.target_output.tolist())]
+    rows = [row for batch in batches for row in batch.target_output.tolist()]
+    return module.tokenizer.decode_target(rows)
 
 
 def epoch_of(module: TranslationData, epoch: int) -> range:
     """The numbers of the batches of an epoch."""
-    number, found = 0, []
-    while (key := module.sequence[number]).epoch <= epoch:
-        found += [number] if key.epoch == epoch else []
-        number += 1
-    return range(found[0], found[-1] + 1)
+    epochs = []
+    while not epochs or epochs[-1] <= epoch:
+        epochs.append(module.sequence[len(epochs)].epoch)
+    return range(epochs.index(epoch), len(epochs) - 1)
 
 
 def state_at(module: TranslationData, number: int) -> dict[str, Any]:
@@ -112,28 +116,33 @@ class Ranks:
         state: dict[str, Any] | None = None,
         done: int = 0,
     ) -> None:
-        self.modules, self.done = [make() for _ in range(ranks)], done
+        self.modules = [make() for _ in range(ranks)]
+        self.done = done
+        self._gathered: list[Any] = []
         self.loaders = [
             UpdateLoader(
-                *(_Keys(), module.sequence),
+                _Keys(),
+                module.sequence,
                 assignment=RankAssignment(ranks, accumulation),
                 rank=rank,
                 done=lambda: self.done,
                 workers=0,
                 pin_memory=False,
+                gather=self._gather,
             )
             for rank, module in enumerate(self.modules)
         ]
-        for loader in self.loaders if state is not None else ():
-            loader.load_state_dict(state)
+        if state is not None:
+            for loader in self.loaders:
+                loader.load_state_dict(state)
         self._updates = [iter(loader) for loader in self.loaders]
 
     def train(self, updates: int) -> list[list[Read]]:
         """Return the batches of some updates, one list for each rank."""
         trained: list[list[Read]] = []
-        for each in self._updates:
+        for updates_of_rank in self._updates:
             taken: list[Read] = []
-            for update in islice(each, updates):
+            for update in islice(updates_of_rank, updates):
                 for number, batch in zip(update.numbers, update.batches, strict=True):
                     epoch, *pairs = batch.source.flatten().tolist()
                     taken.append(Read(number, epoch, tuple(pairs)))
@@ -143,16 +152,13 @@ class Ranks:
 
     def state(self) -> dict[str, Any]:
         """Return the state of a checkpoint, with the positions of all ranks."""
-        gathered: list[Any] = []
+        self._gathered = []
+        states = [loader.state_dict() for loader in self.loaders]
+        return json.loads(json.dumps(states[-1]))  # type: ignore[no-any-return]
 
-        def gather(own: Any) -> list[Any]:
-            gathered.append(own)
-            return gathered
-
-        for loader in self.loaders:
-            loader._gather = gather
-            state = loader.state_dict()
-        return json.loads(json.dumps(state))  # type: ignore[no-any-return]
+    def _gather(self, value: Any) -> list[Any]:
+        self._gathered.append(value)
+        return self._gathered
 
     def close(self) -> None:
         for module in self.modules:

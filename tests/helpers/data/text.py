@@ -5,8 +5,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 WORDS = [
-    *("alpha", "beta", "gamma", "delta", "epsilon", "zeta"),
-    *("eta", "theta", "iota", "kappa", "lambda", "omega"),
+    "alpha",
+    "beta",
+    "gamma",
+    "delta",
+    "epsilon",
+    "zeta",
+    "eta",
+    "theta",
+    "iota",
+    "kappa",
+    "lambda",
+    "omega",
 ]
 
 

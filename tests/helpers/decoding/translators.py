@@ -1,11 +1,14 @@
 """A translator for tests: a real tokenizer over a small alphabet and a random tiny model."""
 
+from dataclasses import asdict
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from tests.helpers.model.models import tiny_transformer
+from tests.helpers.model.models import portable, tiny_transformer
+from transformer.checkpoint.checkpoint import PORTABLE, write_payload
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner
 from transformer.decoding.translator import Translator
@@ -54,6 +57,18 @@ def tiny_translator(batch_tokens: int = 200, **changes: Any) -> Translator:
     with torch.no_grad():
         model.projection.weight.mul_(2)
     return Translator(model, tokenizer, search_config(**searching), batch_tokens, aligner=aligner)
+
+
+def save_translator(translator: Translator, file: Path, **portable_fields: Any) -> None:
+    """Write the model file of a run of translation that has this translator's search."""
+    run = {
+        "task": "translation",
+        "decoding": asdict(translator.search),
+        "loss": {"alignment_weight": 0.0, "alignment_layer": None, "alignment_head": 0},
+    }
+    weights = {f"model.{name}": weight for name, weight in translator.model.state_dict().items()}
+    part = portable(translator.model.config, translator.tokenizer.to_state(), run)
+    write_payload({"state_dict": weights, PORTABLE: part | portable_fields}, file)
 
 
 def wordy_translator(**changes: Any) -> Translator:

@@ -241,6 +241,11 @@ def npz_folder(folder: Path, source: Path, spm: bool = False, **settings: Any) -
     return folder
 
 
+def change_json(file: Path, **values: Any) -> None:
+    """Change values of the object in a JSON file."""
+    file.write_text(json.dumps(json.loads(file.read_text()) | values))
+
+
 def theirs(folder: Path) -> tuple[Any, Any]:
     """The model and the tokenizer of transformers, in float32."""
     model = hf.MarianMTModel.from_pretrained(folder, dtype=torch.float32).eval()

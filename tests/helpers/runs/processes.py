@@ -99,7 +99,7 @@ def _train(config: RunConfig, folder: Path, fault: Callable[[], None] | None) ->
     from transformer.cli.exit import run_to_exit_code
     from transformer.runs.train import train
 
-    _prepare(folder)
+    prepare(folder)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, force=True)
     if fault is not None:
         fault()
@@ -117,7 +117,7 @@ def be_like_new() -> None:
     gc.freeze()
 
 
-def _prepare(folder: Path) -> None:
+def prepare(folder: Path) -> None:
     """Let a forked process be like a new one, and write what it says to a file."""
     be_like_new()
     folder.mkdir(parents=True, exist_ok=True)
@@ -180,7 +180,7 @@ def exit_code(process: BaseProcess, most: float = _MOST) -> int:
 def _call(arguments: list[str], home: Path, fault: Callable[[], None] | None) -> None:
     from transformer.__main__ import main
 
-    _prepare(home)
+    prepare(home)
     os.chdir(home)
     sys.argv = ["train.py", *arguments]
     if fault is not None:

@@ -7,7 +7,6 @@ from typing import Any
 from pytorch_lightning import Trainer
 
 from tests.helpers.model.models import tiny_transformer
-from tests.helpers.training.losses import loss_config
 from transformer.common.schema import typed
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.model.single_stack import SingleStack
@@ -15,12 +14,18 @@ from transformer.model.transformer import Transformer
 from transformer.settings.run import RunConfig
 from transformer.settings.tokenizer import TokenizerConfig
 from transformer.settings.training import (
+    LossConfig,
     OptimizerConfig,
     RecoveryConfig,
     ScheduleConfig,
     TrainerConfig,
 )
 from transformer.tasks.translation import TranslationModule
+
+
+def loss_config(**changes: Any) -> LossConfig:
+    """Plain label smoothing; ``changes`` replace fields."""
+    return typed(LossConfig, {"chunk": 0} | changes, "loss")
 
 
 def recovery_config(**changes: Any) -> RecoveryConfig:

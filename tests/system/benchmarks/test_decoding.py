@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from benchmarks.decoding.speed import ENGINES, measure, summary
-from benchmarks.decoding.subjects import Subject, random_base
-from benchmarks.support.page import write_between
+from benchmarks.support.records import write_between
+from benchmarks.support.translation_models import Subject, random_base
 from tests.helpers.decoding.metrics import RAW
 from tests.helpers.decoding.translators import PAIRS, tiny_translator
 from tests.helpers.runs.runs import PROJECT, SMALL, corpus_overrides, run
@@ -17,8 +17,12 @@ from transformer.settings.tokenizer import EOS
 pytestmark = pytest.mark.thorough
 
 PROMISED = [
-    *("ours_beam5_float32", "hf_beam5_float32", "ct2_beam5_float32", "ct2_beam5_int8"),
-    *("ratio_hf", "ratio_ct2"),
+    "ours_beam5_float32",
+    "hf_beam5_float32",
+    "ct2_beam5_float32",
+    "ct2_beam5_int8",
+    "ratio_hf",
+    "ratio_ct2",
 ]
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -16,7 +17,7 @@ import pytest
 import torch
 
 from benchmarks.gpu import __main__ as gpu
-from benchmarks.gpu import measure
+from benchmarks.gpu import experiments, measure
 from benchmarks.gpu.measure import LATE, Bench, CompilerCache, Line, Lines, OutOfTime, Runner
 from benchmarks.gpu.models import made_batches
 from benchmarks.gpu.rows import ROWS, TABLES, UNMEASURED, Row, tables
@@ -119,7 +120,8 @@ def test_a_row_that_fails_says_why_and_the_next_is_measured(tmp_path: Path) -> N
     lines += run_made(tmp_path, Made("works", lambda bench: {"ms": 1.0}))
     assert lines == kept(tmp_path)
     assert [line.get("why", line.get("values")) for line in lines] == [
-        *("RuntimeError: no kernel", LATE),
+        "RuntimeError: no kernel",
+        LATE,
         "ModuleNotFoundError: No module named 'benchmarks.gpu.no_module'",
         {"ms": 1.0},
     ]
@@ -202,15 +204,20 @@ def test_a_page_has_what_was_and_was_not_measured(tmp_path: Path) -> None:
     assert {"| ddp | base | broken |", f"| machine | here | {UNMEASURED} |"} < set(lines)
 
 
-def test_without_a_card_one_line_says_so(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("main", "arguments"), [(gpu.main, ["all"]), (experiments.main, ["--data", "nowhere"])]
+)
+def test_without_a_gpu_one_line_says_so(
+    main: Callable[[list[str]], int],
+    arguments: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert gpu.main(["all"]) == 2
+    assert main(arguments) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert printed.err.startswith("error: benchmarks.gpu needs a CUDA GPU")
-    assert printed.err.count("\n") == 1
+    assert re.fullmatch("error: .* needs a CUDA GPU.*\n", printed.err)
 
 
 def test_waits_are_counted_by_line(tmp_path: Path) -> None:

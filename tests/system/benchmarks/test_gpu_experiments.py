@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from benchmarks.gpu import experiments
 from benchmarks.support.trained import Trained
@@ -37,14 +36,6 @@ def test_the_deadline_leaves_experiments_out(
         assert config.trainer.accelerator == "gpu"
         names = {path.name.split(".")[0] for path in Path(config.data.root).iterdir()}
         assert names == {"train", "val", "test_2016_flickr"}
-
-
-def test_without_a_card_one_line_says_so(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert experiments.main(["--data", "nowhere"]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
 
 
 @pytest.mark.slow

@@ -9,8 +9,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from benchmarks.results import ablations, results
-from benchmarks.results.ablation_rows import CHAINS, ROWS, Change, chosen
-from benchmarks.results.ablations import compared, system, training
+from benchmarks.results.ablations import CHAINS, ROWS, Change, chosen, compared, system, training
 from benchmarks.results.results import (
     RESULTS,
     Measured,
@@ -89,7 +88,8 @@ def test_seeds_make_one_line_and_tell_where_they_differ(trained: Trained) -> Non
 
 def test_records_outlive_the_trainings(trained: Trained, tmp_path: Path) -> None:
     first = measured(Result("pocket", "pocket", "en-de", "B"), 1, trained)
-    second, again = replace(first, seed=2), replace(first, validation=50.0)
+    second = replace(first, seed=2)
+    again = replace(first, validation=50.0)
     records = Records(tmp_path / "records.jsonl", Measured, key=("name", "seed"))
     assert records.read() == []
     for record in (second, first, again):
@@ -108,7 +108,16 @@ def test_scores_of_two_kinds_of_text_are_in_two_tables() -> None:
     scored = {raw: "case:mixed|tok:13a", tokenized: "case:lc|tok:none"}
     records = [
         Measured(
-            *(result.name, 1, "c" * 40, "m", "train", "2+2, 64, 128", 1, 4, 0.1, 3.0),
+            result.name,
+            1,
+            "c" * 40,
+            "m",
+            "train",
+            "2+2, 64, 128",
+            1,
+            4,
+            0.1,
+            3.0,
             scores={"BLEU": 2.0, "chrF2": 1.0},
             signatures={"BLEU": signature, "chrF2": "chrF2"},
         )
@@ -153,7 +162,10 @@ def test_rows_have_names_and_what_they_learn_from_is_chosen() -> None:
     averaged = [change for change in ROWS if change.average]
     assert [change.folder for change in averaged] == ["callbacks.ema_decay-0"]
     assert [change.name for change in chosen(["recipe-distill"])] == [
-        *("baseline", "seed-2", "seed-3", "recipe-distill")
+        "baseline",
+        "seed-2",
+        "seed-3",
+        "recipe-distill",
     ]
     assert chosen([]) == []
 
@@ -162,7 +174,8 @@ def test_rows_have_names_and_what_they_learn_from_is_chosen() -> None:
 def test_a_chain_ends_with_the_training_that_is_compared(
     change: Change, trained: Trained, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    data, folder = write_corpus(tmp_path / "corpus", "multi30k", "en", "de"), tmp_path / "runs"
+    data = write_corpus(tmp_path / "corpus", "multi30k", "en", "de")
+    folder = tmp_path / "runs"
     folder.mkdir()
     for seed in ("baseline", "seed-2", "seed-3"):
         (folder / seed).symlink_to(trained.folder)

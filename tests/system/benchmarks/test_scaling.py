@@ -17,13 +17,15 @@ def test_an_all_reduce_takes_bytes_and_steps() -> None:
     # Seven steps to sum and seven to hand out; none over the network.
     assert scaling.send_seconds(0, 8, RATES) == pytest.approx(14 * 3.4e-6)
     assert scaling.send_seconds(1e9, 8, RATES) == pytest.approx(14 * 3.4e-6 + 2 * 7 / 8 / 100)
-    steps, number = 14 * 3.4e-6 + 6 * 14e-6, 2 * 7 / 8 / 100 + 2 * 3 / 4 / 20
+    steps = 14 * 3.4e-6 + 6 * 14e-6
+    number = 2 * 7 / 8 / 100 + 2 * 3 / 4 / 20
     assert scaling.send_seconds(1e9, 32, RATES) == pytest.approx(steps + number)
 
 
 def test_what_the_backward_pass_hides() -> None:
     buckets = [500_000_000, 500_000_000]
-    each, totals = scaling.send_seconds(5e8, 32, RATES), scaling.send_seconds(0, 32, RATES)
+    each = scaling.send_seconds(5e8, 32, RATES)
+    totals = scaling.send_seconds(0, 32, RATES)
     # All but the last bucket, in a long backward pass.
     hidden, bare = scaling.update_seconds(10.0, buckets, 32, RATES)
     assert hidden == pytest.approx(10 + each + totals)

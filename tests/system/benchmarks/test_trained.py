@@ -15,10 +15,8 @@ import pytest
 
 from benchmarks.results import ablations, results
 from benchmarks.results.results import columns
-from benchmarks.support.calls import UNKNOWN
-from benchmarks.support.records import Records, machine
+from benchmarks.support.records import UNKNOWN, Records, code_version, machine
 from benchmarks.support.trained import Trained, train_all
-from benchmarks.support.version import code_version
 from tests.helpers.runs.runs import PROJECT
 
 pytestmark = pytest.mark.thorough
@@ -89,8 +87,12 @@ class Fakes:
     def __init__(
         self, module: ModuleType, trained: Trained, home: Path, patch: pytest.MonkeyPatch
     ) -> None:
-        self.module, self.trained, self.home, self.patch = module, trained, home, patch
-        self.begun, self.fails = list[str](), ""
+        self.module = module
+        self.trained = trained
+        self.home = home
+        self.patch = patch
+        self.begun = list[str]()
+        self.fails = ""
         self.page = home / "results.md"
         name = module.__name__.rpartition(".")[2]
         self.page.write_text(f"<!-- {name}: begin -->\n<!-- {name}: end -->\n")
@@ -130,7 +132,8 @@ def test_results_grow_and_what_is_recorded_is_not_repeated(
     trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fakes = Fakes(results, trained, tmp_path, monkeypatch)
-    tiny, tok = "multi30k_tiny-en-de", "multi30k_tok-en-de"
+    tiny = "multi30k_tiny-en-de"
+    tok = "multi30k_tok-en-de"
     fakes.fails = f"{tiny}-1"
     with pytest.raises(SystemExit, match="exit code 1"):
         fakes.call("--data", "text", "--only", tiny, tok)
@@ -139,7 +142,8 @@ def test_results_grow_and_what_is_recorded_is_not_repeated(
     assert fakes.call("--data", "text", "--only", tiny, tok) == [f"{tiny}-1"]
     shutil.rmtree(tmp_path / "runs")
     assert fakes.call("--data", "text", "--only", tiny, tok, "--seeds", "2") == [
-        *(f"{tiny}-2", f"{tok}-2")
+        f"{tiny}-2",
+        f"{tok}-2",
     ]
     said = [
         dict(zip(columns(["BLEU", "chrF2"]), line.split(" | "), strict=False))
@@ -201,14 +205,16 @@ def until(condition: Callable[[], bool]) -> None:
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux tells a child of that")
 def test_a_training_ends_with_a_benchmark_that_is_killed(tmp_path: Path) -> None:
     program = (
-        "from pathlib import Path; from benchmarks.support import calls; calls.NOTED_EVERY = 0.1;"
+        "from pathlib import Path; from benchmarks.support import trained;"
+        "trained.NOTED_EVERY = 0.1;"
         "sleep = 'import os, time; print(os.getpid(), flush=True); time.sleep(100)';"
-        "calls.Calls(Path('calls.jsonl')).run(['-c', sleep], Path('log'), 1)"
+        "trained.Calls(Path('calls.jsonl')).run(['-c', sleep], Path('log'), 1)"
     )
     benchmark = subprocess.Popen(
         [sys.executable, "-c", program], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(PROJECT)}
     )
-    calls, log = tmp_path / "calls.jsonl", tmp_path / "log"
+    calls = tmp_path / "calls.jsonl"
+    log = tmp_path / "log"
     until(lambda: calls.exists() and log.exists() and log.read_text().endswith("\n"))
     benchmark.kill()
     benchmark.wait()

@@ -10,10 +10,10 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.model.torch_twin import TorchTransformer
-from benchmarks.training.matrix_products import Products
+from benchmarks.support.torch_twin import TorchTransformer
+from benchmarks.support.training_process import Subject
+from benchmarks.support.training_subjects import Products
 from benchmarks.training.speed import show, subjects, summary
-from benchmarks.training.subject_process import Subject
 from tests.helpers.model.models import tiny_transformer
 from tests.helpers.runs.runs import SMALL, corpus_overrides
 from transformer.cli.config import compose_config, run_settings
@@ -90,14 +90,14 @@ def test_all_matrix_products_are_noted() -> None:
     assert sum(operations) == counted.get_total_flops() > 0
 
 
-@pytest.mark.parametrize("size", ["tiny", "base"])
-@pytest.mark.parametrize("quick", [True, False])
+@pytest.mark.parametrize(("size", "quick"), [("tiny", False), ("base", True)])
 def test_the_last_line(size: str, quick: bool, capsys: pytest.CaptureFixture[str]) -> None:
     found = list(chain.from_iterable(subjects(size, quick)))
     assert len({subject.key for subject in found}) == len(found)
     for index, subject in enumerate(found):
         subject.speeds = [1.0, 1000.0 - index, 9999.0]
-    found[0].loss, found[0].shares = 5.0, [0.9, 0.7, 0.8]
+    found[0].loss = 5.0
+    found[0].shares = [0.9, 0.7, 0.8]
     values = summary(found, size)
     assert list(values)[:4] == PROMISED
     assert values["ours"] == 1000

@@ -58,12 +58,9 @@ def test_the_snippets_run(
     assert re.match(r"tensor\([\d.]+\) SearchConfig\(", plain[-1])
     assert re.match(r"BLEU [\d.]+ nrefs:1\|case:mixed", compared[0])
     assert [line.split()[0] for line in compared[-2:]] == ["BLEU", "chrF2"]
-    name, sure, folder, answer = program
-    assert name == "BLEU" and sure in ("True", "False")
+    folder, answer = program
     assert (tmp_path / folder / "model.safetensors").is_file()
     assert answer == "dict_keys(['translatedText'])"
-    [code] = [found["code"] for found in SNIPPET.finditer(text) if "serve(" in found["code"]]
-    assert len([line for line in code.split("\n") if line]) <= 30
     assert alone == ["torch.Size([2, 5, 100])"]
     _trains_with_own_code(page, capsys, monkeypatch)
 

@@ -89,13 +89,3 @@ def test_verbs_take_it_from_then_on(tuned: Any, home: Path) -> None:
         for path in ("tuned", "tuned/checkpoints/tuned.ckpt")
     ]
     assert said[0] == said[1]
-
-
-def test_training_that_goes_on_sets_it_aside(tuned: Any, home: Path) -> None:
-    folder, _, _, _ = tuned
-    again = shutil.copytree(folder, home / "again")
-    train(home, "checkpoint=again", "trainer.max_steps=131")
-    (aside,) = (again / "checkpoints").glob("*tuned*")
-    assert aside.name.startswith("outdated-tuned-")
-    assert aside.read_bytes() == (folder / "checkpoints" / "tuned.ckpt").read_bytes()
-    assert f"it is kept as {aside.name}" in (again / "train.log").read_text()

@@ -96,30 +96,30 @@ def test_most_windows_come_back_in_as_many_sentences(
     joined = ["\n".join(texts[index] for index in window) for window in windows]
     found = translator.translator.translate(joined)
     separator = translator.tags.spelled[0]
-    whole = sum(one.tokens.count(separator) == 1 for one in found)
+    whole = sum(translation.tokens.count(separator) == 1 for translation in found)
     assert len(windows) >= 16 and whole > 0.8 * len(windows)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "named"),
     [
-        ([], "error: each source needs one of the tags low, up; set to=low\n"),
-        (["to=de"], "error: to=de is not a tag of the model; set to= to low or up\n"),
-        (["to=low", "tag=web"], "error: tag=web is not a tag of the model; leave tag= out\n"),
-        (["to=low", "alignment=true"], "error: a document has no alignment, attention or flags"),
+        ([], "set to=low"),
+        (["to=de"], "to=de"),
+        (["to=low", "tag=web"], "tag=web"),
+        (["to=low", "alignment=true"], "a document has no alignment"),
     ],
 )
 def test_a_wrong_tag_is_one_line(
     trained: tuple[Path, dict[str, float]],
     arguments: list[str],
-    says: str,
+    named: str,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     folder, _ = trained
     given = [f"checkpoint={folder}/run", f"input={folder}/low/test.src", *arguments]
     assert main(["translate", *given]) == 2
     out, err = capfd.readouterr()
-    assert out == "" and err.startswith(says) and err.count("\n") == 1
+    assert out == "" and named in err and err.count("\n") == 1
 
 
 def test_a_call_that_was_killed_goes_on_with_the_same_windows(

@@ -107,7 +107,7 @@ def test_the_tags_of_the_vocabulary_may_be_used_and_others_are_added(
         ),
         (["tokenizer.vocab_size=290", "tokenizer.sampling=0.1"], "set tokenizer.vocab_size=285$"),
         (["model.positions=learned"], "set model.positions=sinusoidal$"),
-        (["finetune_from=nix"], "^finetune_from: checkpoint=nix does not exist; give a run"),
+        (["finetune_from=nix"], "^finetune_from: checkpoint=nix"),
         (
             ["task=language_modeling", "model.decoder_layers=0"],
             "was trained for task=translation; it cannot continue with",
@@ -127,15 +127,13 @@ def test_what_may_change_and_another_score_is_logged(
 ) -> None:
     free = ["model.dropout=0.5", "model.pattern=sliding", "model.max_length=99"]
     assert initial_payload(second(home, *free), home / "first")
-    with pytest.raises(InputError, match="finetune_from cannot change: a run resumes with what it"):
+    with pytest.raises(InputError, match="finetune_from cannot change"):
         resumed_config(home / "first", {"finetune_from": f"{home}/other"})
     caplog.set_level("INFO", "transformer.runs.finetuning")
     initial_payload(second(home), home / "first")
     assert not caplog.messages
     initial_payload(second(home, "metrics=tokenized"), home / "first")
-    assert caplog.messages == [
-        f"{home}/first was scored with metrics.tokenize=13a; if the text is alike, set the same"
-    ]
+    assert "metrics.tokenize=13a" in caplog.text
 
 
 @pytest.mark.slow
@@ -143,11 +141,9 @@ def test_what_may_change_and_another_score_is_logged(
 def test_two_processes_begin_with_the_weights_of_one(
     home: Path, tmp_path: Path, strategy: str
 ) -> None:
-    arguments = [
-        *(*tiny_overrides(home), *BRIEF, f"finetune_from={home}/first", "hydra.run.dir=run"),
-        *(f"trainer={strategy}", "trainer.accelerator=cpu", "trainer.devices=2"),
-        *("optimizer.lr=1e-12", "schedule=constant", "schedule.warmup=0"),
-    ]
+    arguments = [*tiny_overrides(home), *BRIEF, f"finetune_from={home}/first", "hydra.run.dir=run"]
+    arguments += [f"trainer={strategy}", "trainer.accelerator=cpu", "trainer.devices=2"]
+    arguments += ["optimizer.lr=1e-12", "schedule=constant", "schedule.warmup=0"]
     done = run("-m", "transformer", "train", *arguments, folder=tmp_path)
     assert done.returncode == 0, done.stderr.decode()
     after = read_payload(tmp_path / "run" / "checkpoints" / "best.ckpt")["state_dict"]
@@ -156,20 +152,13 @@ def test_two_processes_begin_with_the_weights_of_one(
         assert torch.allclose(after[name], weight, atol=1e-6), name
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("overrides", "fixed"),
     [
-        pytest.param(
-            ["model.freeze=[embeddings,norms]"],
-            r"model\.(.*_embedding|projection|.*norm)\.",
-            marks=pytest.mark.thorough,
-        ),
-        pytest.param(
-            ["model.freeze=[encoder,output]"],
-            r"model\.(encoder|.*_embedding|projection)\.",
-            marks=pytest.mark.thorough,
-        ),
-        pytest.param(["model.lora_rank=2"], r"(?!.*lora_)", marks=pytest.mark.thorough),
+        (["model.freeze=[embeddings,norms]"], r"model\.(.*_embedding|projection|.*norm)\."),
+        (["model.freeze=[encoder,output]"], r"model\.(encoder|.*_embedding|projection)\."),
+        (["model.lora_rank=2"], r"(?!.*lora_)"),
     ],
 )
 def test_what_is_frozen_stays_bit_for_bit_and_has_no_moments(

@@ -14,6 +14,8 @@ from pytorch_lightning.callbacks import EarlyStopping, LearningRateMonitor
 from tests.helpers.data.text import write_parallel
 from tests.helpers.runs.processes import PROJECT
 from tests.helpers.runs.runs import SMALL, composed, corpus_overrides, verb
+from transformer.decoding.translator import Translator
+from transformer.quality.failures.thresholds import FILE
 from transformer.runs.train import train
 
 pytestmark = pytest.mark.thorough
@@ -102,14 +104,15 @@ def test_one_process_and_two_learn_alike_with_stock_callbacks(home: Path) -> Non
         rows = list(csv.DictReader(file))
     assert max(int(row["step"]) for row in rows if row["train/loss"]) == 7
     assert {"val/bleu", "val/loss", "train/loss", "lr-Adam/pg1"} <= rows[0].keys()
+    # The checks of text and outputs belong to our runs.
+    assert not [name for name in rows[0] if "failures" in name]
+    assert not list(home.rglob(FILE))
     assert one["global_step"] == two["global_step"]
     for key, weight in one["state_dict"].items():
         torch.testing.assert_close(two["state_dict"][key], weight, rtol=0, atol=1e-5)
 
 
 def test_the_file_of_a_stock_checkpoint_translates(home: Path) -> None:
-    from transformer.decoding.translator import Translator
-
     if not (home / "one" / "best.ckpt").exists():
         fitted(home, "one", 1, 2, max_steps=20)
     translator = Translator.load(home / "one" / "best.ckpt")

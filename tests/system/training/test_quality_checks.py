@@ -1,10 +1,9 @@
-"""Checks of text and outputs leave training as it is, and belong to our runs alone."""
+"""Checks of text and outputs leave training as it is."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytorch_lightning as pl
 import torch
 
 from tests.helpers.runs.runs import SMALL, composed, corpus_overrides
@@ -12,7 +11,6 @@ from transformer.checkpoint.checkpoint import load_checkpoint
 from transformer.quality.failures.thresholds import FILE
 from transformer.runs.train import train
 from transformer.settings.run import RunConfig
-from transformer.tasks.registry import make_task
 
 
 def configured(folder: Path, *overrides: str) -> RunConfig:
@@ -43,29 +41,3 @@ def test_without_the_checks_training_is_the_same(
     kept = [name for name in logged["false"] if name.startswith("val/")]
     assert all(logged["true"][name] == logged["false"][name] for name in kept)
     torch.testing.assert_close(weights["true"], weights["false"], rtol=0, atol=0)
-
-
-def test_a_trainer_of_the_user_checks_nothing(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    config = configured(tmp_path)
-    task = make_task(config)
-    task.data.prepare_data()
-    task.data.setup("fit")
-    trainer = pl.Trainer(
-        accelerator="cpu",
-        max_steps=4,
-        val_check_interval=2,
-        check_val_every_n_epoch=None,
-        default_root_dir=tmp_path / "lightning",
-        num_sanity_val_steps=0,
-        use_distributed_sampler=False,
-        logger=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-    )
-    trainer.fit(task.module, datamodule=task.data)
-    assert {"val/loss", "val/bleu"} <= trainer.callback_metrics.keys()
-    assert not [name for name in trainer.callback_metrics if "failures" in name]
-    assert not list(tmp_path.rglob(FILE))
-    assert "transformer doctor" not in caplog.text

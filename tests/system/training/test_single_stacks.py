@@ -124,16 +124,10 @@ def test_evaluate_says_what_training_said(
 @pytest.mark.parametrize(
     ("verb", "arguments", "says"),
     [
-        ("translate", [], "task=tagging, not text to text; predict checkpoint=… takes new"),
-        ("average", ["last=2"], "trained for task=tagging, not text to text"),
-        ("predict", ["output=out", "format=xml"], "format='xml' must be text or json"),
-        ("predict", ["output=out", "input=none"], "none: no such file"),
+        ("translate", [], "predict checkpoint="),
+        ("average", ["last=2"], "task=tagging"),
         ("evaluate", ["split=train"], "choose one of validation, test"),
-        (
-            "evaluate",
-            ["source=a", "reference=b"],
-            "source= and reference= are for text to text, but the check",
-        ),
+        ("evaluate", ["source=a", "reference=b"], "source= and reference= are for text to text"),
     ],
 )
 def test_a_wrong_call_is_one_line(

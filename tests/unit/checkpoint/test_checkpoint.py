@@ -8,6 +8,7 @@ import struct
 import time
 import zipfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -154,24 +155,24 @@ def test_a_torch_file_of_others(tmp_path: Path, foreign: Any) -> None:
     assert_one_line(caught.value, path)
 
 
+_NOTHING = object()
+
+
 def _set(*path: Any, value: Any) -> Callable[[dict[str, Any]], None]:
+    """A change that sets a value at a path of keys, or deletes the key."""
+
     def change(payload: dict[str, Any]) -> None:
         node = payload
         for key in path[:-1]:
             node = node[key]
         node[path[-1]] = value
+        if value is _NOTHING:
+            del node[path[-1]]
 
     return change
 
 
-def _drop(*path: Any) -> Callable[[dict[str, Any]], None]:
-    def change(payload: dict[str, Any]) -> None:
-        node = payload
-        for key in path[:-1]:
-            node = node[key]
-        del node[path[-1]]
-
-    return change
+_drop = partial(_set, value=_NOTHING)
 
 
 def _endless() -> list[Any]:

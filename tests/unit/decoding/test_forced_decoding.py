@@ -1,4 +1,4 @@
-"""Given translations are as probable as the search says, and what their attention sees."""
+"""Scores of given translations equal those of the search; the attention over given pairs."""
 
 import math
 from typing import Any
@@ -21,23 +21,24 @@ from transformer.model.head_masks import Kind
 
 @pytest.mark.parametrize("batch_tokens", [1, 30, 10_000])
 @pytest.mark.parametrize("penalty", [0.0, 1.0])
-def test_what_a_search_found_scores_as_it_said(batch_tokens: int, penalty: float) -> None:
+def test_a_hypothesis_scores_as_in_its_search(batch_tokens: int, penalty: float) -> None:
     translator = tiny_translator(beam_size=3, nbest=3, length_penalty=penalty)
     tokenizer = translator.tokenizer
     ids = {subword: number for number, subword in enumerate(tokenizer.subwords(range(310)))}
-    pairs, said = [], []
+    pairs = []
+    expected = []
     for source, _ in PAIRS:
         [translation] = translator.translate([source])
         [subwords] = tokenizer.encode_source([source])
         for candidate in translation.nbest:
             pairs.append((subwords, [ids[token] for token in candidate.tokens]))
-            said.append(candidate.log_probability)
+            expected.append(candidate.log_probability)
     rows = score_subwords(translator.model, pairs, batch_tokens)
     assert [len(row) for row in rows] == [len(target) + 1 for _, target in pairs]
-    assert [math.fsum(row) for row in rows] == pytest.approx(said, abs=1e-4)
+    assert [math.fsum(row) for row in rows] == pytest.approx(expected, abs=1e-4)
 
 
-def test_a_pair_scores_as_it_does_alone_in_its_pieces() -> None:
+def test_a_score_has_the_tokens_of_its_target() -> None:
     translator = tiny_translator()
     tokenizer = translator.tokenizer
     scores = score_pairs(translator.model, tokenizer, PAIRS)
@@ -45,6 +46,9 @@ def test_a_pair_scores_as_it_does_alone_in_its_pieces() -> None:
     for score, target in zip(scores, targets, strict=True):
         assert score.tokens == (*tokenizer.subwords(target), "</s>")
         assert score.log_probability == pytest.approx(math.fsum(score.token_log_probabilities))
+
+
+def test_the_batch_does_not_change_the_attention() -> None:
     both = forced()
     _, alone = forced_attention(tiny_transformer(), SOURCES[1:], TARGETS[1:])
     for kind, attended in both.items():
@@ -54,12 +58,10 @@ def test_a_pair_scores_as_it_does_alone_in_its_pieces() -> None:
 
 def test_what_cannot_be_scored_is_named() -> None:
     translator = tiny_translator(beam_size=1, positions="learned", max_length=8)
-    with pytest.raises(
-        InputError, match=r"side of \d+ subwords, and .*model.max_length=8 has room for 7;"
-    ):
-        score_pairs(translator.model, tiny_tokenizer(), [("a", "a"), ("a", "the dog " * 20)])
-    with pytest.raises(InputError, match="pair 10 has a side"):
-        score_pairs(translator.model, tiny_tokenizer(), [("the dog " * 20, "a")], first=10)
+    with pytest.raises(InputError, match=r"pair 11 has a side of \d+ .*model.max_length=8"):
+        score_pairs(
+            translator.model, tiny_tokenizer(), [("a", "a"), ("a", "the dog " * 20)], first=10
+        )
     translator = tiny_translator()
     torch.nn.init.constant_(translator.model.projection.weight, math.nan)
     with pytest.raises(InputError, match="gave NaN as log-probability"):
@@ -74,7 +76,7 @@ def forced(**changes: Any) -> dict[Kind, Attended]:
 
 
 @pytest.mark.parametrize("changes", [{}, {"pattern": "sliding", "window": 1}])
-def test_a_row_has_all_its_weight_on_what_it_may_see(changes: dict[str, Any]) -> None:
+def test_a_query_has_all_its_weight_on_visible_keys(changes: dict[str, Any]) -> None:
     for attended in forced(**changes).values():
         real = attended.visible.any(-1)
         for weights in attended.weights:
@@ -83,7 +85,7 @@ def test_a_row_has_all_its_weight_on_what_it_may_see(changes: dict[str, Any]) ->
             assert_close(rows, torch.ones_like(rows))
 
 
-def test_padding_sees_nothing_and_is_not_seen() -> None:
+def test_padding_and_what_is_beyond_a_pattern_is_not_visible() -> None:
     attention = forced()
     # One more for the end of the source, the beginning or the end of the target.
     assert attention["encoder"].visible.sum((1, 2)).tolist() == [6 * 6, 3 * 3]

@@ -24,10 +24,10 @@ from transformer.settings.tokenizer import TokenizerConfig
     ("subwords", "limit", "lengths"),
     [
         ("▁a b ▁c d ▁e", 3, [2, 3]),  # before a word
-        ("▁a ▁b ▁c ▁d ▁e", 4, [3, 2]),  # into alike parts
+        ("▁a ▁b ▁c ▁d ▁e", 4, [3, 2]),  # into parts of similar length
         ("▁a . ▁b ▁c ▁d", 4, [2, 3]),  # rather after a sentence
         ("▁a . ▁b ! ▁c ▁d", 5, [4, 2]),  # rather after the last one
-        ("▁a b c d e", 2, [2, 2, 1]),  # no place is good
+        ("▁a b c d e", 2, [2, 2, 1]),  # inside a word
         ("", 3, [0]),
     ],
 )
@@ -38,14 +38,15 @@ def test_part_lengths(subwords: str, limit: int, lengths: list[int]) -> None:
 @pytest.mark.parametrize(
     ("language", "subwords", "lengths"),
     [
-        ("en", "▁Dr . ▁Sm ith ▁came . ▁He ▁left .", [6, 3]),
-        ("en", "▁a ▁dog ▁. ▁two ▁cats ▁.", [3, 3]),  # words with blanks between
-        ("ja", "▁今日 は 。 元気 ? はい", [3, 2, 1]),
-        ("", "▁a ▁b", [2]),
+        ("en", "▁Dr|.|▁Sm|ith|▁came|.|▁He|▁left|.", [6, 3]),
+        ("en", "▁a|▁dog|▁.|▁two|▁cats|▁.", [3, 3]),  # words with blanks between
+        ("en", "▁a|▁dog|.|< >|▁He|▁left|.", [4, 3]),  # a separator ends a sentence
+        ("ja", "▁今日|は|。|元気|?|はい", [3, 2, 1]),
+        ("", "▁a|▁b", [2]),
     ],
 )
 def test_sentence_lengths(language: str, subwords: str, lengths: list[int]) -> None:
-    assert sentence_lengths(subwords.split(), language) == lengths
+    assert sentence_lengths(subwords.split("|"), language) == lengths
 
 
 def test_only_a_source_longer_than_usual_is_split() -> None:
@@ -65,17 +66,18 @@ def test_a_model_of_whole_lines_splits_no_sentences() -> None:
     assert SourceLimits.trained(run, None) == SourceLimits(usual=50, language="en")
     lines = MetricsConfig(test=("rougel",), validation=("rougel",), choose="rougel")
     features = TokenizerConfig(algorithm="char", features=";")
-    for other in (replace(run, metrics=lines), replace(run, tokenizer=features)):
-        assert SourceLimits.trained(other, 20) == SourceLimits()
+    for whole_lines in (replace(run, metrics=lines), replace(run, tokenizer=features)):
+        assert SourceLimits.trained(whole_lines, 20) == SourceLimits()
 
 
 def test_the_first_part_alone_has_the_prefix() -> None:
-    given = Constraints(prefix="ein", must=("Hund",), never=("Katze",))
-    parts = split_segments([5, 6, 7, 8, 9], given, tiny_tokenizer(), SourceLimits(2, 2))
+    asked = Constraints(prefix="ein", must=("Hund",), never=("Katze",))
+    parts = split_segments([5, 6, 7, 8, 9], asked, tiny_tokenizer(), SourceLimits(2, 2))
     assert len(parts) > 1
     prefixes = [part.constraints and part.constraints.prefix for part in parts]
     assert prefixes == ["ein", *[""] * (len(parts) - 1)]
     assert all(p.constraints and p.constraints.never == ("Katze",) for p in parts)
+    assert not any(p.constraints and p.constraints.must for p in parts)
 
 
 def test_scripts_without_blanks_are_joined_without_one() -> None:

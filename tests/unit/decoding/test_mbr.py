@@ -2,7 +2,6 @@
 
 import math
 import random
-import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from transformer.common.errors import InputError
 from transformer.decoding.long_inputs import split_segments
 from transformer.decoding.mbr import bleu, chrf, minimum_bayes_risk, utility_named, weights
 from transformer.decoding.search.search import Hypothesis
+from transformer.decoding.translator import Translation, Translator
 from transformer.settings.decoding import SearchConfig
 
 SOURCES = [source for source, _ in PAIRS] + ["", "dogs and cats ."]
@@ -27,17 +27,15 @@ def mbr_config(**changes: object) -> SearchConfig:
     return search_config(**(fields | changes))
 
 
-def translated(**changes: Any) -> list[Any]:
-    batch_tokens = changes.pop("batch_tokens", 200)
-    config = asdict(mbr_config(**changes))
-    return tiny_translator(batch_tokens, **config).translate(SOURCES)
+def mbr_translator(batch_tokens: int = 200, max_length: int = 64, **changes: Any) -> Translator:
+    return tiny_translator(batch_tokens, max_length=max_length, **asdict(mbr_config(**changes)))
 
 
 def hypotheses(*log_probabilities: float) -> list[Hypothesis]:
     return [Hypothesis((4 + i,), value, value) for i, value in enumerate(log_probabilities)]
 
 
-def test_weights_of_candidates() -> None:
+def test_a_text_has_the_summed_weight_of_its_candidates() -> None:
     found = hypotheses(math.log(0.3), math.log(0.1))
     assert weights(found, mbr_config()).tolist() == [0.5, 0.5]
     by_beam = weights(found, mbr_config(candidates_by="beam"))
@@ -45,81 +43,68 @@ def test_weights_of_candidates() -> None:
     # By equality alone, the most frequent text wins, and its score is how frequent it is.
     found = hypotheses(-1.0, -2.0, -3.0, -4.0)
     config = mbr_config(utility="operator:eq", nbest=3)
-    best, *rest = minimum_bayes_risk(found, ["rare", "often", "other", "often"], config)
+    best, *others = minimum_bayes_risk(found, ["rare", "often", "other", "often"], config)
     assert (best.tokens, best.score, best.log_probability) == ((5,), 0.5, -2.0)
-    assert [(one.tokens, one.score) for one in rest] == [((4,), 0.25), ((6,), 0.25)]
+    assert [(h.tokens, h.score) for h in others] == [((4,), 0.25), ((6,), 0.25)]
     found = hypotheses(math.log(0.4), math.log(0.3), math.log(0.3))
     config = mbr_config(utility="operator:eq", candidates_by="beam")
-    (best,) = minimum_bayes_risk(found, ["a", "b", "b"], config)
+    [best] = minimum_bayes_risk(found, ["a", "b", "b"], config)
     assert (best.tokens, best.score) == ((5,), pytest.approx(0.6))
     # Equals stay in the order of the search.
     texts = ["ab", "cd", "ef", "gh", "ij", "kl", "mn"]
     found = hypotheses(*[-1.0] * len(texts))
     ranked = minimum_bayes_risk(found, texts, mbr_config(nbest=7))
-    assert [one.tokens for one in ranked] == [one.tokens for one in found]
+    assert [h.tokens for h in ranked] == [h.tokens for h in found]
+
+
+def expected_utilities(candidates: Translation, by_sampling: bool) -> dict[str, float]:
+    """The expected chrF of each text, rounded, so that equals stay in the order of the search."""
+    texts = [candidate.text for candidate in candidates.nbest]
+    totals = torch.tensor([candidate.log_probability for candidate in candidates.nbest]).double()
+    mass = torch.full((len(texts),), 1 / len(texts)) if by_sampling else totals.softmax(0)
+    return {
+        text: round(
+            sum(
+                float(weight) * sentence_chrf(text, [reference]).score
+                for weight, reference in zip(mass, texts, strict=True)
+            ),
+            9,
+        )
+        for text in texts
+    }
 
 
 @pytest.mark.parametrize("candidates_by", ["sampling", "beam", "diverse"])
 def test_the_translator_ranks_as_brute_force_does(candidates_by: str) -> None:
     groups = {"groups": 2, "diversity": 0.5} if candidates_by == "diverse" else {}
-    config = mbr_config(candidates_by=candidates_by, nbest=8, **groups)
-    every = asdict(config.candidate_search)
-    candidates = tiny_translator(200, **every).translate(SOURCES)
-    found = translated(candidates_by=candidates_by, nbest=8, **groups)
-    for one, before in zip(found, candidates, strict=True):
-        if not one.text:
+    translator = mbr_translator(candidates_by=candidates_by, nbest=8, **groups)
+    every = tiny_translator(200, **asdict(translator.search.candidate_search)).translate(SOURCES)
+    for translation, candidates in zip(translator.translate(SOURCES), every, strict=True):
+        if not translation.text:
             continue
-        texts = [candidate.text for candidate in before.nbest]
-        totals = torch.tensor([candidate.log_probability for candidate in before.nbest]).double()
-        mass = totals.softmax(0) if candidates_by != "sampling" else torch.full((8,), 1 / 8)
-        # Rounded, so that equals stay in the order of the search.
-        expected = {
-            text: round(
-                sum(
-                    float(m) * sentence_chrf(text, [other]).score
-                    for m, other in zip(mass, texts, strict=True)
-                ),
-                9,
-            )
-            for text in texts
-        }
+        expected = expected_utilities(candidates, candidates_by == "sampling")
         ranked = sorted(expected, key=lambda text: -expected[text])
-        assert [candidate.text for candidate in one.nbest] == ranked
-        scores = [candidate.score for candidate in one.nbest]
+        assert [candidate.text for candidate in translation.nbest] == ranked
+        scores = [candidate.score for candidate in translation.nbest]
         assert scores == pytest.approx([expected[text] for text in ranked], abs=1e-4)
-        assert (one.text, one.score) == (ranked[0], scores[0])
+        assert (translation.text, translation.score) == (ranked[0], scores[0])
 
 
 def test_the_seed_decides_and_not_the_batch() -> None:
-    together = [one.text for one in translated()]
-    assert [one.text for one in translated(batch_tokens=1)] == together
-    assert [one.text for one in translated(seed=2)] != together
+    together = [t.text for t in mbr_translator().translate(SOURCES)]
+    assert [t.text for t in mbr_translator(batch_tokens=1).translate(SOURCES)] == together
+    assert [t.text for t in mbr_translator(seed=2).translate(SOURCES)] != together
 
 
 def test_a_long_text_scores_the_mean_of_its_segments() -> None:
     long = " ".join(source for source, _ in PAIRS * 2)
-    translator = tiny_translator(200, **asdict(mbr_config()), max_length=40)
-    whole = translator.translate([long])[0]
-    subwords = translator.tokenizer.encode_source([long])[0]
+    translator = mbr_translator(max_length=40)
+    [whole] = translator.translate([long])
+    [subwords] = translator.tokenizer.encode_source([long])
     segments = split_segments(subwords, None, translator.tokenizer, translator.limits)
     assert len(segments) > 1
     scores = [best.score for best, *_ in translator.searcher(segments)]
     assert whole.score == pytest.approx(sum(scores) / len(scores))
-
-
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"candidates": 1}, "decoding.candidates=1 leaves nothing to compare"),
-        ({"nbest": 9}, "decoding.nbest=9 is more than decoding.candidates=8"),
-        ({"candidates_by": "beam", "top_k": 3}, "decoding.top_k=3 has no effect"),
-        ({"candidates_by": "diverse", "groups": 3}, "decoding.candidates=8 is no multiple of"),
-        ({"algorithm": "beam"}, "decoding.candidates=8 has no effect with decoding.algorithm=beam"),
-    ],
-)
-def test_what_would_do_nothing_is_refused(changes: dict[str, object], says: str) -> None:
-    with pytest.raises(InputError, match=re.escape(says)):
-        mbr_config(**changes)
 
 
 def test_candidate_search_keeps_its_settings() -> None:
@@ -128,41 +113,23 @@ def test_candidate_search_keeps_its_settings() -> None:
     assert mbr_config(coverage_penalty=0.2).candidate_search.coverage_penalty == 0
     assert mbr_config(top_k=3, epsilon=0.02).candidate_search.top_k == 3
     assert mbr_config(candidates_by="beam", length_penalty=1.0).candidate_search.beam_size == 8
+    with pytest.raises(InputError, match="top_k=3 has no effect"):
+        mbr_config(candidates_by="beam", top_k=3)
+    with pytest.raises(InputError, match="candidates=8 is no multiple"):
+        mbr_config(candidates_by="diverse", groups=3)
 
 
 WORDS = ["ein", "eine", "Hund", "Hündin", "läuft", "läuft,", "(schnell)", ".", "a", "日本語"]
 
 
-def phrases(seed: int, count: int = 12) -> list[str]:
-    """Phrases of up to nine words, a blank one and an empty one, some words twice."""
-    chance = random.Random(seed)
-    texts = [" ".join(chance.choices(WORDS, k=chance.randint(1, 9))) for _ in range(count)]
-    return [*texts, "", " ", "a", "ein ein ein ein ein", "Ein"]
-
-
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("utility", "official"), [(chrf, sentence_chrf), (bleu, sentence_bleu)])
 def test_utility_equals_sacrebleu_to_the_last_bit(utility: Any, official: Any, seed: int) -> None:
-    texts = phrases(seed)
-    wanted = [[official(one, [other]).score for other in texts] for one in texts]
-    assert utility(texts).tolist() == wanted
-
-
-def test_a_metric_by_its_import_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """``operator:eq`` is 1 for the same text: the expected utility is the probability itself."""
-    values = utility_named("operator:eq")(["a", "b"])
-    assert torch.equal(values, torch.eye(2, dtype=torch.float64))
-    # The hypothesis comes first.
-    values = utility_named(f"{__name__}:longer_by")(["abc", "a"])
-    assert values.tolist() == [[0.0, 2.0], [-2.0, 0.0]]
-    with pytest.raises(InputError, match="gave a value that is not finite"):
-        utility_named(f"{__name__}:undefined")(["a", "b"])
-    # What names no callable is not imported.
-    monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "imported_metric.py").write_text("raise SystemExit('imported')\n")
-    for name in ("imported_metric", "imported_metric:"):
-        with pytest.raises(InputError, match=r"cannot be imported .*; choose chrf, bleu or MOD"):
-            utility_named(name)
+    draw = random.Random(seed)
+    texts = [" ".join(draw.choices(WORDS, k=draw.randint(1, 9))) for _ in range(12)]
+    texts += ["", " ", "a", "ein ein ein ein ein", "Ein"]
+    expected = [[official(h, [reference]).score for reference in texts] for h in texts]
+    assert utility(texts).tolist() == expected
 
 
 def longer_by(hypothesis: str, reference: str) -> int:
@@ -173,7 +140,16 @@ def undefined(hypothesis: str, reference: str) -> float:
     return float("nan") if hypothesis == reference else 0.0
 
 
-@pytest.mark.parametrize("name", ["chrF", "no_such_module:metric", "math:no_such_metric", ":x"])
-def test_an_unknown_one_is_refused_before_any_text(name: str) -> None:
-    with pytest.raises(InputError, match=f"^decoding.utility={name} cannot be imported "):
-        tiny_translator(200, **asdict(mbr_config(utility=name)))
+def test_a_utility_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The hypothesis comes first.
+    values = utility_named(f"{__name__}:longer_by")(["abc", "a"])
+    assert values.tolist() == [[0.0, 2.0], [-2.0, 0.0]]
+    with pytest.raises(InputError, match="not finite"):
+        utility_named(f"{__name__}:undefined")(["a", "b"])
+    # What names no callable is not imported.
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "imported_metric.py").write_text("raise SystemExit('imported')\n")
+    unknown = ["chrF", "no_such_module:metric", "math:no_such_metric", "math:pi", ":x"]
+    for name in [*unknown, "imported_metric", "imported_metric:"]:
+        with pytest.raises(InputError, match=f"^decoding.utility={name} cannot be imported "):
+            mbr_translator(utility=name)

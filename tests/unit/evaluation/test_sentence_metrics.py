@@ -1,4 +1,4 @@
-"""The metrics of other tasks equal those of their sources, on random and on nasty text."""
+"""The metrics of other tasks equal their definitions, on random and on unusual text."""
 
 import math
 import random
@@ -27,7 +27,7 @@ from transformer.settings.metrics import METRICS, MetricsConfig
 Texts = Sequence[str]
 References = Sequence[tuple[str, ...]]
 
-NASTY = [
+UNUSUAL = [
     "",
     " ",
     "a",
@@ -44,29 +44,30 @@ NASTY = [
 
 
 def text(seed: int, size: int = 40) -> tuple[list[str], list[tuple[str, ...]], list[str]]:
-    """Hypotheses, references (one to three) and sources; a third of the hypotheses is right."""
+    """Hypotheses, references (one to three) and sources; a third of the hypotheses is correct."""
     draw = random.Random(seed)
-    words = ["the", "dog", "Dog", "runs", "a", "x", "é", "to", "u.s.", *NASTY]
+    words = ["the", "dog", "Dog", "runs", "a", "x", "é", "to", "u.s.", *UNUSUAL]
 
     def line() -> str:
         return " ".join(draw.choices(words, k=draw.randint(0, 7)))
 
     references = [tuple(line() for _ in range(draw.randint(1, 3))) for _ in range(size)]
-    references += [(one, line()) for one in NASTY]
-    right = [draw.choice(one) if draw.random() < 0.3 else line() for one in references]
-    return right, references, [line() for _ in references]
+    references += [(unusual, line()) for unusual in UNUSUAL]
+    hypotheses = [draw.choice(texts) if draw.random() < 0.3 else line() for texts in references]
+    return hypotheses, references, [line() for _ in references]
 
 
 def values(hypotheses: Texts, references: Any, *names: str, sources: Any = None) -> list[float]:
-    return [one.value for one in score(hypotheses, references, names, config=RAW, sources=sources)]
+    scores = score(hypotheses, references, names, config=RAW, sources=sources)
+    return [metric.value for metric in scores]
 
 
-def distance(one: Sequence[str], other: Sequence[str]) -> int:
+def distance(first: Sequence[str], second: Sequence[str]) -> int:
     """Levenshtein's recurrence."""
-    before = list(range(len(other) + 1))
-    for i, a in enumerate(one, 1):
+    before = list(range(len(second) + 1))
+    for i, a in enumerate(first, 1):
         now = [i]
-        for j, b in enumerate(other, 1):
+        for j, b in enumerate(second, 1):
             now.append(min(before[j] + 1, now[-1] + 1, before[j - 1] + (a != b)))
         before = now
     return before[-1]
@@ -77,18 +78,17 @@ def test_matches_and_edits_are_those_of_torchmetrics_and_of_the_closest_referenc
     seed: int,
 ) -> None:
     hypotheses, references, _ = text(seed)
-    first = [one[0] for one in references]
+    first = [texts[0] for texts in references]
     cer, wer, per = values(hypotheses, first, "cer", "wer", "per")
     assert cer == pytest.approx(100 * float(reference.char_error_rate(hypotheses, first)))
     assert wer == pytest.approx(100 * float(reference.word_error_rate(hypotheses, first)))
     assert per == wer
     exact, ser = values(hypotheses, references, "exact_match", "ser")
-    found = [one in right for one, right in zip(hypotheses, references, strict=True)]
-    assert exact == pytest.approx(100 * sum(found) / len(found))
-    words = [[one.split() for one in right] for right in references]
-    pairs = list(zip(hypotheses, words, strict=True))
-    assert ser == pytest.approx(100 * sum(h.split() not in r for h, r in pairs) / len(found))
-    closest = [min((distance(h.split(), w), -len(w)) for w in right) for h, right in pairs]
+    pairs = list(zip(hypotheses, references, strict=True))
+    assert exact == pytest.approx(100 * sum(h in texts for h, texts in pairs) / len(pairs))
+    words = [(h.split(), [line.split() for line in texts]) for h, texts in pairs]
+    assert ser == pytest.approx(100 * sum(h not in texts for h, texts in words) / len(pairs))
+    closest = [min((distance(h, line), -len(line)) for line in texts) for h, texts in words]
     edits, words_in_all = (sum(column) for column in zip(*closest, strict=True))
     rate = pytest.approx(-100 * edits / words_in_all)
     assert values(hypotheses, references, "wer", "per") == [rate, rate]
@@ -102,7 +102,7 @@ def test_matches_and_edits_are_those_of_torchmetrics_and_of_the_closest_referenc
 @pytest.mark.parametrize(
     ("hypotheses", "references", "wer", "cer"),
     [
-        # One word too many, one too few, one wrong; characters of the blank count, too.
+        # One word too many, one too few, one wrong; blanks are characters, too.
         (["a b c d e x f g h i j"], ["a b c d e f g h i j"], 10, 100 * 2 / 19),
         (["a b c"], ["a b c d"], 25, 100 * 2 / 7),
         (["a x c d"], ["a b c d"], 25, 100 / 7),
@@ -116,27 +116,24 @@ def test_matches_and_edits_are_those_of_torchmetrics_and_of_the_closest_referenc
 def test_word_error_rates_of_a_table(
     hypotheses: Texts, references: Any, wer: float, cer: float
 ) -> None:
-    found = values(hypotheses, references, "wer", "cer")
-    assert found == [pytest.approx(wer), pytest.approx(cer)]
-    if all(isinstance(one, str) for one in references):
-        assert wer == pytest.approx(100 * float(reference.word_error_rate(hypotheses, references)))
-        assert cer == pytest.approx(100 * float(reference.char_error_rate(hypotheses, references)))
+    rates = values(hypotheses, references, "wer", "cer")
+    assert rates == [pytest.approx(wer), pytest.approx(cer)]
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_rouge_is_that_of_torchmetrics_and_bleu_takes_all_references(seed: int) -> None:
     hypotheses, references, _ = text(seed)
     names = ("rouge1", "rouge2", "rougeL")
-    several = [list(one) for one in references]
-    theirs = reference.rouge_score(hypotheses, several, accumulate="best", rouge_keys=names)
+    lists = [list(texts) for texts in references]
+    theirs = reference.rouge_score(hypotheses, lists, accumulate="best", rouge_keys=names)
     expected = [pytest.approx(100 * float(theirs[f"{name}_fmeasure"])) for name in names]
     assert values(hypotheses, references, "rouge1", "rouge2", "rougel") == expected
-    streams = [[one[i] if i < len(one) else None for one in references] for i in range(3)]
+    streams = [[texts[i] if i < len(texts) else None for texts in references] for i in range(3)]
     assert values(hypotheses, references, "bleu") == [corpus_bleu(hypotheses, streams).score]
     # Words of other scripts count with another tokenizer.
     chinese = MetricsConfig(tokenize="zh", lowercase=False)
-    [one] = score(["你好世界"], ["你好世"], ("rouge1",), config=chinese)
-    assert one.value == pytest.approx(100 * 6 / 7) and "tok:zh" in one.signature
+    [rouge] = score(["你好世界"], ["你好世"], ("rouge1",), config=chinese)
+    assert rouge.value == pytest.approx(100 * 6 / 7) and "tok:zh" in rouge.signature
     assert values(["你好世界"], ["你好世"], "rouge1") == [0]
 
 
@@ -146,36 +143,38 @@ def normalized(answer: str) -> list[str]:
     return re.sub(r"\b(a|an|the)\b", " ", plain).split()
 
 
-def squad_f1(hypothesis: str, right: str) -> float:
-    given, wanted = normalized(hypothesis), normalized(right)
-    same = sum((Counter(given) & Counter(wanted)).values())
-    if not given or not wanted:  # of SQuAD 2.0: no answer
-        return float(given == wanted)
-    return 2 * same / (len(given) + len(wanted))
+def squad_f1(hypothesis: str, reference: str) -> float:
+    answer = normalized(hypothesis)
+    expected = normalized(reference)
+    same = (Counter(answer) & Counter(expected)).total()
+    if not answer or not expected:  # of SQuAD 2.0: no answer
+        return float(answer == expected)
+    return 2 * same / (len(answer) + len(expected))
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_squad_is_its_own_definition(seed: int) -> None:
+def test_squad_is_its_definition(seed: int) -> None:
     hypotheses, references, _ = text(seed)
     pairs = list(zip(hypotheses, references, strict=True))
-    exact = [any(normalized(h) == normalized(r) for r in right) for h, right in pairs]
-    f1 = [max(squad_f1(h, r) for r in right) for h, right in pairs]
-    expected = [pytest.approx(100 * sum(own) / len(pairs)) for own in (exact, f1)]
+    exact = [any(normalized(h) == normalized(r) for r in texts) for h, texts in pairs]
+    f1 = [max(squad_f1(h, r) for r in texts) for h, texts in pairs]
+    expected = [pytest.approx(100 * sum(scores) / len(pairs)) for scores in (exact, f1)]
     assert values(hypotheses, references, "squad_exact_match", "squad_f1") == expected
 
 
 def gleu(sources: Texts, hypotheses: Texts, references: Texts) -> float:
     """Napoles et al. 2016 for one reference each."""
-    matched, total = [0] * 4, [0] * 4
-    lengths = [sum(len(one.split()) for one in texts) for texts in (hypotheses, references)]
+    matched = [0] * 4
+    total = [0] * 4
+    lengths = [sum(len(line.split()) for line in texts) for texts in (hypotheses, references)]
 
     def grams(line: str, n: int) -> Counter[tuple[str, ...]]:
         words = line.split()
         return Counter(tuple(words[i : i + n]) for i in range(len(words) - n + 1))
 
-    for source, given, right in zip(sources, hypotheses, references, strict=True):
+    for lines in zip(hypotheses, references, sources, strict=True):
         for n in range(4):
-            h, r, s = (grams(line, n + 1) for line in (given, right, source))
+            h, r, s = (grams(line, n + 1) for line in lines)
             penalty = sum(min(h[g], s[g]) for g in s if g not in r)
             matched[n] += max(0, sum((h & r).values()) - penalty)
             total[n] += sum(h.values())
@@ -185,16 +184,16 @@ def gleu(sources: Texts, hypotheses: Texts, references: Texts) -> float:
 
 def test_gleu_is_its_definition_and_draws_among_references() -> None:
     hypotheses, references, sources = text(5, size=60)
-    first = [one[0] for one in references]
-    [one] = values(hypotheses, first, "gleu", sources=sources)
-    assert one == pytest.approx(gleu(sources, hypotheses, first)) and one > 0
+    first = [texts[0] for texts in references]
+    [single] = values(hypotheses, first, "gleu", sources=sources)
+    assert single == pytest.approx(gleu(sources, hypotheses, first)) and single > 0
     drawn = []
     for seed in range(500):
         draw = random.Random(seed * 101)
-        chosen = [right[draw.randint(0, len(right) - 1)] for right in references]
+        chosen = [texts[draw.randint(0, len(texts) - 1)] for texts in references]
         drawn.append(gleu(sources, hypotheses, chosen))
-    several = values(hypotheses, references, "gleu", sources=sources)
-    assert several == [pytest.approx(sum(drawn) / 500)]
+    mean = values(hypotheses, references, "gleu", sources=sources)
+    assert mean == [pytest.approx(sum(drawn) / 500)]
     with pytest.raises(InputError, match="Gleu reads the sources"):
         values(hypotheses, references, "gleu")
 
@@ -227,35 +226,40 @@ def three(hypotheses: Texts, references: References) -> list[float]:
     return [1.0, 2.0, 3.0]
 
 
-def test_own_functions_and_comet_are_metrics_as_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def own(function: Callable[..., Any]) -> MetricsConfig:
-        name = f"{__name__}:{function.__name__}"
-        return MetricsConfig("13a", False, custom=name, custom_better="lower", choose="custom")
+def custom(function: Callable[..., Any]) -> MetricsConfig:
+    name = f"{__name__}:{function.__name__}"
+    return MetricsConfig("13a", False, custom=name, custom_better="lower", choose="custom")
 
-    texts = ["abc", "a"], [("a", "b"), ("a",)]
-    assert own(lengths).tested == ["bleu", "chrf", "ter", "custom"]
-    [mean] = score(*texts, ("custom",), config=own(lengths))
-    [whole] = score(*texts, ("custom",), config=own(total_length))
+
+TWO = (["abc", "a"], [("a", "b"), ("a",)])
+
+
+def test_a_function_of_the_user_is_a_metric() -> None:
+    assert custom(lengths).tested == ["bleu", "chrf", "ter", "custom"]
+    [mean] = score(*TWO, ("custom",), config=custom(lengths))
+    [whole] = score(*TWO, ("custom",), config=custom(total_length))
     assert (mean.value, whole.value, mean.better) == (1, 4, "lower")
-    assert score(*texts, ("custom",), config=own(tensor))[0].value == 4
+    assert score(*TWO, ("custom",), config=custom(tensor))[0].value == 4
     for function in (no_number, nan, three):
         with pytest.raises(InputError, match=f"{function.__name__} returned .* for 2 sentences; r"):
-            score(*texts, ("custom",), config=own(function))
+            score(*TWO, ("custom",), config=custom(function))
     with pytest.raises(InputError, match=r"^metrics\.custom=.*broken raised ZeroDiv.*\.py:\d+\)"):
-        score(*texts, ("custom",), config=own(broken))
-    resampling = Resampling(bootstrap=10, randomization=10, seed=1)
+        score(*TWO, ("custom",), config=custom(broken))
+    metric = build_metric("custom", custom(total_length))
     with pytest.raises(InputError, match="one for each sentence"):
-        metric = build_metric("custom", own(total_length))
-        paired_tests([texts[0]] * 2, texts[1], [metric], resampling)
+        paired_tests(
+            [TWO[0]] * 2, TWO[1], [metric], Resampling(bootstrap=10, randomization=10, seed=1)
+        )
     for name in ("json:no", None):
-        with pytest.raises(InputError, match=f"the metric {name} cannot be imported .*; give met"):
+        with pytest.raises(InputError, match=f"the metric {name} cannot be imported "):
             build_metric("custom", MetricsConfig("13a", False, custom=name))
 
+
+def test_comet_takes_the_best_reference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Model:
         def predict(self, samples: list[dict[str, str]], **settings: Any) -> SimpleNamespace:
-            return SimpleNamespace(scores=[float(one["mt"] == one["ref"]) for one in samples])
+            scores = [float(s["mt"] == s["ref"] and s["src"] == "t") for s in samples]
+            return SimpleNamespace(scores=scores)
 
     comet = ModuleType("comet")
     comet.__spec__ = ModuleSpec("comet", None)
@@ -263,12 +267,13 @@ def test_own_functions_and_comet_are_metrics_as_others(
     monkeypatch.setitem(sys.modules, "comet", comet)
     (tmp_path / "model.ckpt").touch()
     config = MetricsConfig("13a", False, comet=str(tmp_path / "model.ckpt"))
-    [found] = score(*texts, ("comet",), config=config, sources=["s", "t"])
+    references = [("a", "b"), ("b", "a")]
+    [found] = score(["abc", "a"], references, ("comet",), config=config, sources=["s", "t"])
     assert (found.name, found.value, config.tested[-1]) == ("COMET", 50, "comet")
 
 
 @pytest.mark.thorough
-def test_tests_of_any_metric_find_a_difference_in_its_direction() -> None:
+def test_paired_tests_of_any_metric_find_a_difference_in_its_direction() -> None:
     references = [(f"{n % 5} {n % 7} {n % 3} a b", "x y z v w") for n in range(60)]
     good = [right[n % 2] for n, right in enumerate(references)]
     bad = [line if n % 3 else "0 0 0 0 0" for n, line in enumerate(good)]

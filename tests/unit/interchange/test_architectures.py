@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from tests.helpers.interchange.architecture_folders import bart_folder, mbart_folder, t5_folder
+from tests.helpers.interchange.marian_folders import change_json
 from tests.helpers.lazy import hf
 from tests.helpers.model.models import run_of, tiny_config
 from transformer.__main__ import main
@@ -156,8 +157,7 @@ def test_an_export_has_the_minimum_length_of_the_search(tmp_path: Path) -> None:
     written_back(found, found.tokenizer, tmp_path / "back")
     values = json.loads((tmp_path / "back" / "generation_config.json").read_text())
     assert values["min_length"] == 5
-    again = json.loads((tmp_path / "bart" / "config.json").read_text()) | {"min_length": 5}
-    (tmp_path / "bart" / "config.json").write_text(json.dumps(again))
+    change_json(tmp_path / "bart" / "config.json", min_length=5)
     assert read_folder(tmp_path / "bart").decoding.min_length == 4
 
 
@@ -173,26 +173,22 @@ def test_a_damaged_folder_is_refused_in_one_line(
         assert message in error and error.count("error:") == 1, error
         assert not Path("run").exists()
 
-    def change(folder: Path, name: str, **values: Any) -> None:
-        old = json.loads((folder / name).read_text())
-        (folder / name).write_text(json.dumps(old | values))
-
     t5 = t5_folder(tmp_path / "t5")
-    change(t5, "config.json", vocab_size=100)
+    change_json(t5 / "config.json", vocab_size=100)
     refused(t5, "vocab_size=100 pieces and sentinels, not 600")
-    change(t5, "config.json", vocab_size=640)
-    change(t5, "generation_config.json", decoder_start_token_id=5)
+    change_json(t5 / "config.json", vocab_size=640)
+    change_json(t5 / "generation_config.json", decoder_start_token_id=5)
     refused(t5, "decoder_start_token_id=5")
     old = t5_folder(tmp_path / "old", sentencepiece_file=True)
-    change(old, "tokenizer_config.json", extra_ids=1200)
+    change_json(old / "tokenizer_config.json", extra_ids=1200)
     refused(old, "tokenizer_config.json.extra_ids=1200 must be 0 to 1000")
     mbart = mbart_folder(tmp_path / "mbart")
-    change(mbart, "tokenizer_config.json", tokenizer_class="MBartTokenizer")
+    change_json(mbart / "tokenizer_config.json", tokenizer_class="MBartTokenizer")
     refused(mbart, "tokenizer_class=MBartTokenizer cannot be imported")
     bart = bart_folder(tmp_path / "bart")
     weights = load_file(bart / "model.safetensors")
     save_file(weights | {"lm_head.weight": torch.zeros(501, 32)}, bart / "model.safetensors")
     refused(bart, "lm_head.weight is not that of the embeddings")
-    change(bart, "config.json", vocab_size=400)
+    change_json(bart / "config.json", vocab_size=400)
     save_file(weights, bart / "model.safetensors")
     refused(bart, "config.json has vocab_size=400, and its tokenizer 501 tokens")

@@ -1,8 +1,10 @@
-"""A teacher that is a server: what is asked, what counts as an answer, what is asked again."""
+"""A teacher that is a server: its requests, answers and faults; what is asked again; the key."""
 
 import json
 import re
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -11,20 +13,33 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.runs.plans import plan, refused
-from tests.helpers.serving.chat_server import REFUSED, ChatServer, now_and_then
+from tests.helpers.serving.chat_server import REFUSED, ChatServer, chatting, now_and_then
 from tests.helpers.serving.remote_teachers import ask, teacher
 from transformer.__main__ import main
 from transformer.common.errors import InputError
-from transformer.recipes.remote_teacher import Answer, Client, RemoteTeacher
+from transformer.recipes.remote_teacher import Answer, Client, RemoteTeacher, counts
 
-KEY = "sk-test-0123456789abcdef"
+KEY = "sk/test+0123456789"
 TEXTS = [f"line {number}" for number in range(40)]
 
 
 @pytest.fixture(autouse=True)
 def key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
+
+
+@pytest.fixture
+def server() -> Iterator[ChatServer]:
+    with chatting(ChatServer()) as server:
+        yield server
+
+
+def call(server: ChatServer, source: Path, output: Path, *more: str) -> int:
+    """The exit code of the command."""
+    own = [f"server={server.url}", "model_name=m", "backoff=0.01", "concurrency=1"]
+    return main(
+        ["ask", *own, f"input={source}", "source=en", "target=de", f"output={output}", *more]
+    )
 
 
 def choice(text: str | None, **more: Any) -> dict[str, Any]:
@@ -71,10 +86,19 @@ def test_what_is_asked() -> None:
     assert ours.request("a") == {"q": "a", "source": "en", "target": "de", "format": "text"}
     assert ours.url == ours.server and ours.read({"translatedText": "b"}).texts == ["b"]
     # All that changes an answer changes the hash, and nothing else does.
-    others: list[dict[str, Any]] = [{"prompt": "{text}"}, {"model_name": "n"}, {"candidates": 2}]
+    others: list[dict[str, Any]] = [
+        {"prompt": "{text}"},
+        {"model_name": "n"},
+        {"candidates": 2},
+        {"parameters": {"top_p": 0}},
+    ]
     hashes = {teacher("http://localhost", **changes).request_hash("a") for changes in others}
     same = [teacher(f"http://localhost{end}", tries=2) for end in ("", "/v1")]
-    assert len({*hashes, *(each.request_hash("a") for each in same)}) == 4
+    assert len({*hashes, *(each.request_hash("a") for each in same)}) == 5
+    # Nor does the order of the parameters change it.
+    biases = [{5: 1, "6": 2}, {"6": 2, 5: 1}]
+    orders = [{"top_p": 1, "logit_bias": bias} for bias in biases]
+    assert len({teacher("http://a", parameters=p).request_hash("a") for p in orders}) == 1
 
 
 @pytest.mark.parametrize(
@@ -97,6 +121,21 @@ def test_wrong_settings(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=re.escape(message)) as error:
         teacher(**{"server": "http://localhost", **changes})
     assert KEY not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("usage", "tokens"),
+    [
+        ({"prompt_tokens": None, "completion_tokens": 2}, (0, 2)),
+        ({"prompt_tokens": "many"}, (0, 0)),
+        ({"prompt_tokens": float("inf")}, (0, 0)),
+        ([1], (0, 0)),
+        (None, (0, 0)),
+    ],
+)
+def test_an_answer_is_kept_whatever_its_usage_is(usage: Any, tokens: tuple[int, int]) -> None:
+    values = {"choices": [{"message": {"content": "a"}}], "usage": usage}
+    assert teacher("http://localhost").read(values) == Answer(["a"], None, tokens)
 
 
 def test_nothing_is_lost_and_nothing_asked_twice(server: ChatServer, tmp_path: Path) -> None:
@@ -141,6 +180,42 @@ def test_lines_without_an_answer_are_given_up(server: ChatServer, tmp_path: Path
         ask(server, TEXTS, tmp_path / "a")
 
 
+@pytest.mark.parametrize("status", ["400", "413", "422"])
+def test_a_server_that_rejects_all_lines_loses_none(
+    server: ChatServer, tmp_path: Path, status: str
+) -> None:
+    server.fault = lambda text, number: "" if server.asked.total() < 9 else status
+    with pytest.raises(InputError, match=rf"8 lines in a row have no answer \(status {status}: "):
+        ask(server, TEXTS, tmp_path / "a", concurrency=1)
+    # The same request has the same fault, and is not tried again.
+    assert server.asked[TEXTS[9]] == 1
+    assert len((tmp_path / "a").read_text().splitlines()) == 9
+    server.fault = lambda text, number: ""
+    found = ask(server, TEXTS, tmp_path / "a", concurrency=1)
+    assert [found[text].texts for text in TEXTS] == [[text.upper()] for text in TEXTS]
+
+
+def test_one_rejected_line_does_not_stop_a_call(server: ChatServer, tmp_path: Path) -> None:
+    server.fault = lambda text, number: "400" if text == TEXTS[0] else ""
+    for asked in (1, 2):
+        found = ask(server, TEXTS[:3], tmp_path / "a", concurrency=1)
+        assert counts(found.values()).startswith("status 400 1, answered 2, ")
+        assert [server.asked[text] for text in TEXTS[:3]] == [asked, 1, 1]
+
+
+def test_many_long_lines_in_a_row_are_no_outage(server: ChatServer, tmp_path: Path) -> None:
+    server.fault = lambda text, number: "413" if 1 <= int(text.split()[1]) < 21 else ""
+    for asked in (1, 2):
+        found = ask(server, TEXTS, tmp_path / "a", concurrency=1)
+        assert counts(found.values()).startswith("answered 20, status 413 20, ")
+        assert {server.asked[text] for text in TEXTS[1:21]} == {asked}
+        # After each eighth of them, the server has been asked for a line that it had answered.
+        assert server.asked.total() == 20 + 22 * asked
+    # Without such a line there is no way to know.
+    with pytest.raises(InputError, match="8 lines in a row"):
+        ask(server, TEXTS[1:21], tmp_path / "b", concurrency=1)
+
+
 def test_a_server_that_goes_ends_the_call(server: ChatServer, tmp_path: Path) -> None:
     server.fault = lambda text, number: "" if int(text.split()[1]) < 9 else "500"
     with pytest.raises(InputError, match=r"8 lines in a row .*status 500.*command resumes"):
@@ -182,31 +257,76 @@ def test_a_key_goes_nowhere_else(monkeypatch: pytest.MonkeyPatch, server: ChatSe
     assert "schl" not in str(error.value)
 
 
-def test_a_redirection_does_not_get_the_key(server: ChatServer) -> None:
-    seen: list[dict[str, str]] = []
+@pytest.mark.parametrize("escaped", [KEY.replace("/", r"\/"), r"\u0073k\/test\u002B0123456789"])
+def test_a_key_with_escapes_is_masked(server: ChatServer, escaped: str) -> None:
+    client = Client(teacher(server.url))
+    server.translate = lambda text, n: [r'a\b "KEY" in JSON']
+    server.encode = lambda values: json.dumps(values).replace("KEY", escaped)
+    assert client.ask("b").texts == [r'a\b "***" in JSON']
+    # Some servers put the JSON that they were sent into a text of their own.
+    server.translate = lambda text, n: [json.dumps({"key": "KEY"})]
+    server.encode = lambda values: json.dumps(values).replace("KEY", json.dumps(escaped)[1:-1])
+    assert client.ask("c").texts == ['{"key": "***"}']
+    server.fault = lambda text, number: "400"
+    server.encode = lambda values: " " * 1990 + f'{{"error": "{escaped} is wrong'
+    assert client.ask("d").fault == 'status 400: {"error": "*** is wrong'
+    server.fault = lambda text, number: "403"
+    with pytest.raises(InputError, match=r'answers 403 \(\{"error": "\*\*\* is wrong\)'):
+        client.ask("e")
+
+
+@contextmanager
+def http_server(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """The address of a server in a thread."""
+    handler.log_message = lambda *_: None  # type: ignore[assignment,method-assign]
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join(20)
+
+
+def test_a_redirection_does_not_get_the_key() -> None:
+    seen: list[str] = []
 
     class Redirecting(BaseHTTPRequestHandler):
-        def log_message(self, *_: Any) -> None:
-            """Nothing."""
-
         def do_POST(self) -> None:
             self.send_response(302)
-            self.send_header("Location", f"http://localhost:{listening.server_port}/x")
+            self.send_header("Location", f"http://localhost:{self.server.server_address[1]}/x")
             self.end_headers()
 
         def do_GET(self) -> None:
-            seen.append(dict(self.headers))
+            seen.append(str(self.headers))
             self.send_error(404)
 
-    listening = ThreadingHTTPServer(("127.0.0.1", 0), Redirecting)
-    thread = threading.Thread(target=listening.serve_forever, args=(0.05,))
-    thread.start()
-    with pytest.raises(InputError, match="answers 404"):
-        Client(teacher(f"http://127.0.0.1:{listening.server_port}")).ask("a")
-    listening.shutdown()
-    listening.server_close()
-    thread.join(20)
-    assert len(seen) == 1 and KEY not in str(seen)
+    with http_server(Redirecting) as url, pytest.raises(InputError, match="answers 404"):
+        Client(teacher(url)).ask("a")
+    assert len(seen) == 1 and KEY not in seen[0]
+
+
+def test_a_key_without_https_goes_to_no_proxy(
+    server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+
+    class Proxy(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            seen.append(str(self.headers))
+            self.send_error(404)
+
+    for name in ("no_proxy", "NO_PROXY", "REQUEST_METHOD"):
+        monkeypatch.delenv(name, raising=False)
+    with http_server(Proxy) as url:
+        monkeypatch.setenv("http_proxy", url)
+        assert Client(teacher(server.url)).ask("a").texts == ["A"]
+        assert seen == []
+        # A request without a key may go there; then no message names a key.
+        with pytest.raises(InputError, match=r"answers 404 .*check the address and the model$"):
+            Client(teacher(server.url, api_key_env=None)).ask("a")
+    assert len(seen) == 1 and KEY not in seen[0]
 
 
 def test_ask_writes_the_pairs_that_have_an_answer(
@@ -237,40 +357,58 @@ def test_ask_writes_the_pairs_that_have_an_answer(
     assert "1 of 1 different lines have no answer" in capsys.readouterr().err
 
 
-@pytest.mark.thorough
-def test_the_stages_of_other_teachers(
-    base: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_no_input_is_overwritten(
+    server: ChatServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    more = tmp_path / "more.src"
-    more.write_text("alpha\n")
-    call = ["recipe=distill", *base, "output=r", "clean=true"]
-    asked = ["teacher=http://localhost:1/v1", f"monolingual={more}", "interpolation=3"]
-    settings = ["translate.model_name=m", "translate.source=en", "clean.filters.copy=false"]
-    stages = plan([*call, *asked, *settings], capsys)
-    assert list(stages) == [
-        *("01_text", "02_translate", "03_clean", "04_translate_monolingual"),
-        *("05_clean_monolingual", "06_student", "07_evaluate"),
-    ]
-    train, mono = stages["02_translate"], stages["04_translate_monolingual"]
-    assert {"candidates=3", "reference=r/01_text/train.tgt", "source=en", "target=tgt"} < {*train}
-    assert "answers=r/answers.jsonl" in train and "filters.copy=false" in stages["03_clean"]
-    assert f"input={more}" in mono and not any(one.startswith("reference") for one in mono)
-    student = " ".join(stages["06_student"])
-    assert "train:[r/03_clean/source.txt,r/03_clean/target.txt]" in student
-    assert "train:[r/05_clean_monolingual/source.txt" in student
-    folder = tmp_path / "made"
-    folder.mkdir()
-    for name in ("train.src", "train.tgt", "all.tsv", "all.tgt"):
-        (folder / name).write_text("a\tb\n" if name == "all.tsv" else "a\n")
-    for name, files in {
-        "": f"{folder}/train.src,{folder}/train.tgt",
-        "/all.tsv": f"{folder}/all.tsv",
-        "/all.tgt": f"r/01_text/train.src,{folder}/all.tgt",
-    }.items():
-        stages = plan([*call[:-1], f"teacher={folder}{name}", "text=distilled"], capsys)
-        assert list(stages) == ["01_text", "02_student", "03_evaluate"]
-        assert f"data.train=[{files}]" in stages["02_student"]
-    assert "files translate no" in refused([*call, f"teacher={folder}", "interpolation=2"], capsys)
-    assert "are both given" in refused([*call, "teacher=a", "teachers=2"], capsys)
-    wrong = refused([*call, *asked, "translate.candidates=2"], capsys)
-    assert wrong.startswith("translate.candidates cannot be set")
+    files = [tmp_path / name for name in ("source.txt", "target.txt", "left_out.jsonl", "in.en")]
+    for file in files:
+        file.write_text("{text}\n")
+    (tmp_path / "link").symlink_to(tmp_path)
+    for source, more in (
+        (files[0], []),
+        (tmp_path / "link" / "source.txt", []),
+        (files[3], [f"reference={files[1]}", "candidates=2"]),
+        (files[3], [f"prompt={files[2]}"]),
+        (files[3], [f"answers={files[3]}"]),
+        (files[3], [f"answers={files[0]}"]),
+    ):
+        assert call(server, source, tmp_path, *more) == 2
+        message = capsys.readouterr().err
+        assert message.count("\n") == 1
+        assert "would be overwritten; give another output= or answers=" in message
+    assert {file.read_text() for file in files} == {"{text}\n"} and not server.asked
+
+
+@pytest.mark.parametrize("text", ["one line without an end", "two\nlines", '{"line": 1, "fault'])
+def test_a_file_of_something_else_is_not_cut(
+    server: ChatServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    source, answers = tmp_path / "in.en", tmp_path / "mine"
+    source.write_text("a\n")
+    answers.write_text(text)
+    assert call(server, source, tmp_path / "out", f"answers={answers}") == 2
+    assert f"{answers} was not written by such a call" in capsys.readouterr().err
+    assert answers.read_text() == text and not server.asked
+    # The beginning of an answer is of a process that was killed.
+    for start in ("", '{"ha', '{"hash": "0123'):
+        answers.write_text(start)
+        assert call(server, source, tmp_path / "out", f"answers={answers}") == 0
+        assert json.loads(answers.read_text())["texts"] == ["A"]
+
+
+def test_too_many_lines_without_an_answer(
+    server: ChatServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, output = tmp_path / "in.en", tmp_path / "out"
+    # Equal and blank lines do not count.
+    source.write_text("".join(f"{text}\n" for text in [*TEXTS[:10], *[TEXTS[0]] * 9, ""]))
+    server.fault = lambda text, number: "400" if text in TEXTS[:2] else ""
+    assert call(server, source, output) == 2
+    message = f"2 of 10 different lines have no answer: {output}/left_out.jsonl tells why; "
+    assert message in capsys.readouterr().err
+    left_out = [json.loads(line) for line in (output / "left_out.jsonl").read_text().splitlines()]
+    assert len(left_out) == 12 and left_out[0]["fault"].startswith("status 400: ")
+    assert call(server, source, output, "max_left_out=0.2") == 0
+    server.fault = lambda text, number: "400" if text == TEXTS[1] else ""
+    assert call(server, source, output) == 0
+    assert [server.asked[text] for text in TEXTS[:3]] == [3, 3, 1]

@@ -18,22 +18,20 @@ from transformer.tasks.registry import make_task
 
 
 @pytest.mark.parametrize(
-    ("least", "most"),
-    [(1024, most) for most in (1024, 3000, 4096, 25_000, 100_000, 10**6, 10**9)] + [(5120, 9000)],
+    ("minimum", "limit"), [(1024, 1024), (1024, 25_000), (1024, 10**9), (5120, 9000)]
 )
-def test_the_largest_that_fits_less_a_tenth(least: int, most: int) -> None:
+def test_the_largest_budget_that_fits_less_a_tenth(minimum: int, limit: int) -> None:
     tried: list[int] = []
 
     def fits(budget: int) -> bool:
         tried.append(budget)
-        return budget <= most
+        return budget <= limit
 
-    found = largest_fitting(fits, least)
-    assert found % BUDGET_STEP == 0
-    bound = min(most, 2**20)
-    assert found <= bound
-    assert found >= min(bound * 0.9 * 15 / 16 - BUDGET_STEP, bound) - BUDGET_STEP
-    assert len(tried) == len(set(tried)) <= 16 and min(tried) == least
+    budget = largest_fitting(fits, minimum)
+    bound = min(limit, 2**20)
+    assert budget % BUDGET_STEP == 0
+    assert min(bound * 0.9 * 15 / 16 - BUDGET_STEP, bound) - BUDGET_STEP <= budget <= bound
+    assert len(tried) == len(set(tried)) <= 16 and min(tried) == minimum
 
 
 def test_a_device_without_room_is_named() -> None:
@@ -53,9 +51,9 @@ def on_machine_with(gpus: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("gpus", "devices", "number"),
-    [(4, "1", 0), (4, "'1'", 0), (4, "[2]", 2), (4, "'2,'", 2), (1, "-1", 0), (1, "auto", 0)],
+    [(4, "1", 0), (4, "[2]", 2), (4, "'2,'", 2), (1, "auto", 0)],
 )
-def test_what_is_measured_is_what_trains(
+def test_the_gpu_that_trains_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpus: int, devices: str, number: int
 ) -> None:
     on_machine_with(gpus, monkeypatch)
@@ -63,22 +61,18 @@ def test_what_is_measured_is_what_trains(
     assert resolve_device(config) == torch.device("cuda", number)
 
 
-SEVERAL = [
-    *[f"trainer.devices={devices}" for devices in ("'2'", -1, "auto", "[0,1]")],
-    "trainer.num_nodes=2",
-]
-
-
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
         ([], r"trainer\.accelerator=cpu, .*set a number"),
-        *[([f"trainer={t}", one], "memory of one GPU") for one in SEVERAL for t in ("gpu", "ddp")],
-        (["trainer=gpu", "trainer.devices=[7]"], r"trainer\.devices="),
+        (["trainer=gpu", "trainer.devices='2'"], "memory of one GPU"),
+        (["trainer=ddp", "trainer.devices=auto"], "memory of one GPU"),
+        (["trainer=ddp", "trainer.devices=[0,1]"], "memory of one GPU"),
+        (["trainer=gpu", "trainer.num_nodes=2"], "memory of one GPU"),
         (["trainer=gpu", "trainer.devices=many"], r"trainer\.devices=many"),
     ],
 )
-def test_what_cannot_be_measured_is_refused(
+def test_other_devices_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overrides: list[str], message: str
 ) -> None:
     on_machine_with(2, monkeypatch)
@@ -87,12 +81,7 @@ def test_what_cannot_be_measured_is_refused(
 
 
 @pytest.mark.parametrize(
-    "overrides",
-    [
-        ["data=files", "data.streaming=true", "trainer=gpu"],
-        ["trainer=fsdp"],
-        ["trainer=fsdp", "trainer.accelerator=cpu"],
-    ],
+    "overrides", [["data=files", "data.streaming=true", "trainer=gpu"], ["trainer=fsdp"]]
 )
 def test_auto_is_refused_before_text_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overrides: list[str]

@@ -51,17 +51,17 @@ def test_it_reads_the_target_side(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("override", "resumed"),
     [
-        *(("loss=r_drop", False), ("model.target_token_dropout=0.1", False)),
-        *(("model.decoder_layers=2", False), ("data.alignment=links", True)),
+        ("loss=r_drop", False),
+        ("model.decoder_layers=2", False),
+        ("data.alignment=links", True),
         ("tokenizer.joint=false", True),
     ],
 )
-def test_settings_of_translation_raise(tmp_path: Path, override: str, resumed: bool) -> None:
-    """Those of the second text do nothing in a run that goes on."""
+def test_settings_of_translation_are_refused(tmp_path: Path, override: str, resumed: bool) -> None:
+    """Those of the second text do nothing in a resumed run."""
     alone = ["task=language_modeling", "model.decoder_layers=0"]
     config = composed([*alone, override], tmp_path)
-    message = "task=language_modeling has one stack and .* does not use .*experiment=pocket_lm$"
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match="experiment=pocket_lm"):
         LanguageModeling(config)
-    with nullcontext() if resumed else pytest.raises(InputError, match=message):
+    with nullcontext() if resumed else pytest.raises(InputError, match="experiment=pocket_lm"):
         LanguageModeling(config, tiny_tokenizer())

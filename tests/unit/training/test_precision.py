@@ -1,15 +1,13 @@
 """The precision of a run by its device; bfloat16 only in the matrix products."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from tests.helpers.runs.ranks import Curve, curve
+from tests.helpers.runs.ranks import curve
 from tests.helpers.runs.runs import SMALL, composed, corpus_overrides
 from transformer.common.processor import PROCESSORS
 from transformer.model.attention.kernels.fused import attend_fused
@@ -26,7 +24,6 @@ from transformer.training.precision import resolve_precision, search_autocast
         ("auto", "gpu", False, "32-true", "high"),
         ("auto", "cpu", True, "bf16-mixed", "highest"),
         ("auto", "cpu", False, "32-true", "highest"),
-        ("auto", "cpu", None, "32-true", "highest"),
         ("auto", "auto", True, "bf16-mixed", "highest"),
         ("auto", "mps", True, "32-true", "highest"),
         ("32-true", "gpu", True, "32-true", "highest"),
@@ -66,47 +63,33 @@ def test_a_search_on_a_gpu_is_as_precise_as_training(
     assert narrow == ((precision, device) == ("bf16-mixed", "cuda"))
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Trains a run of a precision, once, and returns its folder."""
-    folder = tmp_path_factory.mktemp("precision")
-    overrides = [*corpus_overrides(folder), *SMALL, "trainer.max_steps=8", "report=none"]
+@pytest.mark.thorough
+def test_bfloat16_learns_nearly_alike_and_keeps_exact_weights(tmp_path: Path) -> None:
+    overrides = [*corpus_overrides(tmp_path), *SMALL, "trainer.max_steps=8", "report=none"]
     overrides += ["trainer.log_every_n_steps=1", "trainer.val_check_interval=8", "decoding=greedy"]
     overrides += ["trainer.accumulate_grad_batches=2", "keep_memory=false", "data.batch_tokens=256"]
     overrides += ["callbacks.samples=0", "test=false"]
-
-    @cache
-    def run(precision: str) -> Path:
-        train(composed([*overrides, f"precision={precision}"], folder), folder / precision)
-        return folder / precision
-
-    return run
-
-
-@pytest.mark.thorough
-def test_the_loss_goes_nearly_the_same_way(trained: Callable[[str], Path]) -> None:
-    exact, mixed = (curve(trained(precision)) for precision in ("32-true", "bf16-mixed"))
+    curves = {}
+    for precision in ("32-true", "bf16-mixed"):
+        config = composed([*overrides, f"precision={precision}"], tmp_path)
+        train(config, tmp_path / precision)
+        curves[precision] = curve(tmp_path / precision)
+    exact, mixed = curves.values()
     losses = [point for point in exact if point[0] == "train/loss"]
-
-    def fall(logged: Curve) -> float:
-        return logged[losses[0]] - logged[losses[-1]]
-
     assert len(losses) == 8
     # It is not the same run: a product in bfloat16 has three digits.
     assert any(exact[point] != mixed[point] for point in losses)
     assert all(abs(exact[point] - mixed[point]) < 0.02 for point in losses)
-    assert fall(mixed) == pytest.approx(fall(exact), rel=0.05)
-
-
-@pytest.mark.thorough
-def test_the_weights_stay_exact(trained: Callable[[str], Path]) -> None:
-    file = trained("bf16-mixed") / "checkpoints" / "last.ckpt"
+    falls = [values[losses[0]] - values[losses[-1]] for values in (exact, mixed)]
+    assert falls[1] == pytest.approx(falls[0], rel=0.05)
+    file = tmp_path / "bf16-mixed" / "checkpoints" / "last.ckpt"
     payload = torch.load(file, weights_only=True)
-    state = payload["optimizer_states"][0]["state"]
-    moments = [value for each in state.values() for value in each.values()]
-    for tensor in (*payload["state_dict"].values(), *moments):
+    moments = payload["optimizer_states"][0]["state"].values()
+    for tensor in (
+        *payload["state_dict"].values(),
+        *(v for each in moments for v in each.values()),
+    ):
         assert tensor.dtype in (torch.float32, torch.bool, torch.int64)
-    # And hold what bfloat16 could not.
     weights = payload["state_dict"]["model.projection.weight"]
     assert not torch.equal(weights, weights.bfloat16().float())
 

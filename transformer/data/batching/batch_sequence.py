@@ -181,7 +181,8 @@ def _by_length(
 
 def _split_largest(bounds: Int[np.ndarray, " bound"], count: int) -> Int[np.ndarray, " finer"]:
     """Halve the batches with the most rows until there are ``count``."""
-    while (missing := count - (len(bounds) - 1)) > 0:
+    while len(bounds) - 1 < count:
+        missing = count - (len(bounds) - 1)
         sizes = np.diff(bounds)
         divisible = np.flatnonzero(sizes > 1)
         largest = divisible[np.argsort(-sizes[divisible], kind="stable")[:missing]]
@@ -410,7 +411,8 @@ def next_batch(
         return done * assignment.batches
     old = RankAssignment(before["ranks"], before["accumulation"])
     first: int = before["first"] + (done - before["since"]) * old.batches
-    length, old_length = sequence.epoch_length, before["epoch_length"]
+    length = sequence.epoch_length
+    old_length = before["epoch_length"]
     if before["identity"] != sequence.identity() and length and old_length:
         # Continue at the same fraction of the same epoch.
         first = first * length // old_length

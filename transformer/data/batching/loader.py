@@ -112,7 +112,8 @@ class UpdateLoader(Generic[B]):
 
     def close(self) -> None:
         """End the worker processes, which ignore SIGTERM; an exception may refer to the loader."""
-        batches, self._batches = self._batches, None
+        batches = self._batches
+        self._batches = None
         if self._workers and batches is not None:
             workers: Any = batches
             workers._shutdown_workers()
@@ -147,7 +148,8 @@ class UpdateLoader(Generic[B]):
                 f"accumulation), {before.ranks} x {before.accumulation} before; every pair is "
                 "still used once in an epoch"
             )
-        old, new = state["identity"], self.sequence.identity()
+        old = state["identity"]
+        new = self.sequence.identity()
         changed = [name for name in {**new, **old} if new.get(name) != old.get(name)]
         if changed:
             logger.warning(

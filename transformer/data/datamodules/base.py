@@ -51,7 +51,8 @@ class BatchModule(LightningDataModule, ABC):
         sets only its sampling.
         """
         super().__init__()
-        data, model = config.data, config.model
+        data = config.data
+        model = config.model
         self.accumulation = config.trainer.accumulate_grad_batches
         self._data = data
         self._tokenizer_config = config.tokenizer

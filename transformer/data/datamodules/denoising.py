@@ -63,7 +63,8 @@ class Noise:
         """Return source and target of a text that is not empty: a function of text and seed."""
         random = np.random.default_rng(seed)
         whole = [*map(int, ids)]
-        tags, text = whole[: self.tags], whole[self.tags :]
+        tags = whole[: self.tags]
+        text = whole[self.tags :]
         if self.config.objective == "infilling":
             return [*tags, *self._infilled(self._permuted(text, random), random)], whole
         source, target = self._spans(text, random)
@@ -111,7 +112,8 @@ class Noise:
         position = removed = 0
         for gap, end in zip(gaps, ends, strict=True):
             source += [*text[position : gap + removed], self.mask]
-            position, removed = gap + end, end
+            position = gap + end
+            removed = end
         return [*source, *text[position:]]
 
     def _permuted(self, text: list[int], random: np.random.Generator) -> list[int]:

@@ -88,7 +88,8 @@ class TranslationData(BatchModule):
             )
 
     def _learned_tokenizer(self) -> Tokenizer:
-        config, cache = self._tokenizer_config, self._cache
+        config = self._tokenizer_config
+        cache = self._cache
         if self._stream is not None:
             return self._stream.learned_tokenizer(config, cache)
         split = self._split("train")

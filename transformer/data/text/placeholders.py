@@ -24,5 +24,6 @@ def keeps_placeholders(source: str, translation: str) -> bool:
     """Whether a translation has each placeholder of its source as often."""
     if not _HINT.search(source):
         return True
-    wanted, held = (Counter(PLACEHOLDER.findall(text)) for text in (source, translation))
-    return all(held[name] == count for name, count in wanted.items())
+    expected = Counter(PLACEHOLDER.findall(source))
+    translated = Counter(PLACEHOLDER.findall(translation))
+    return all(translated[name] == count for name, count in expected.items())

@@ -62,9 +62,6 @@ class BanningStep:
         self.banned = banned
         self.reorder = step.reorder
         self.keep = step.keep
-        if isinstance(step, LookingAhead):
-            self.look_ahead = step.look_ahead
-            self.receive = step.receive
 
     def __call__(self, tokens: Int[Tensor, "batch beam"]) -> LogProbabilities:
         return self.step(tokens).index_fill_(-1, self.banned, -math.inf)

@@ -2,7 +2,7 @@
 
 A new architecture is an entry of ARCHITECTURES: the values of our settings that its models have,
 the names of its settings (FairseqConfig, T5Config) and modules (``weights.py``), and the module of
-its tokenizer. docs/interchange.md adds one step by step. Source: transformers 5, ``models/`` and
+its tokenizer. CONTRIBUTING.md adds one step by step. Source: transformers 5, ``models/`` and
 ``configuration_*.py``.
 """
 

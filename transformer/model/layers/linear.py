@@ -2,7 +2,7 @@
 
 torch multiplies float32 with MKL. MKL is faster if the weight lies transposed in memory, and uses
 only half of the vector width of some processors that are not Intel's. There oneDNN, which comes
-with torch too, is faster. common/processor.py chooses; docs/decoding.md has measurements.
+with torch too, is faster. common/processor.py chooses; benchmarks/decoding/speed.md measures.
 """
 
 from typing import TypeVar
@@ -32,10 +32,11 @@ class Linear(nn.Linear):
         return onednn_linear(x, self.weight, self.bias, "none", [], "")
 
     def _onednn_computes(self, x: Tensor) -> bool:
+        if torch.compiler.is_compiling():
+            return False  # torch.compile cannot trace processor()
         smallest = processor().onednn_from
         return (
             smallest is not None
-            and not torch.compiler.is_compiling()
             and x.device.type == "cpu"
             and x.dtype == torch.float32
             and not torch.is_grad_enabled()

@@ -121,7 +121,7 @@ class PlainText:
 
 
 NEAR_BEST = 0.75
-"""Threshold of links for marks, chosen on validation; docs/serving.md has results."""
+"""Threshold of links for marks, chosen on validation; benchmarks/serving/serving.md has results."""
 
 # The words of links: any other blank is a part of a word.
 _WORDS_AND_BLANKS = re.compile(r"[^ \n]+|[ \n]+")

@@ -121,23 +121,14 @@ class DeepL:
 
     async def languages(self, request: Request) -> Response:
         asked = await http.read_parameters(request)
-        if asked.get("type") == "target":
-            return JSONResponse(
-                [
-                    {
-                        "language": code.upper(),
-                        "name": language_name(code),
-                        "supports_formality": False,
-                    }
-                    for code in self.directions.targets
-                ]
-            )
-        return JSONResponse(
-            [
-                {"language": code.upper(), "name": language_name(code)}
-                for code in self.directions.sources
-            ]
-        )
+        target = asked.get("type") == "target"
+        codes = self.directions.targets if target else self.directions.sources
+        answers: list[dict[str, Any]] = []
+        for code in codes:
+            answers.append({"language": code.upper(), "name": language_name(code)})
+            if target:
+                answers[-1]["supports_formality"] = False
+        return JSONResponse(answers)
 
     async def usage(self, request: Request) -> Response:
         """Characters of this client since the server started."""

@@ -111,8 +111,8 @@ class ProgressBar(Callback):
         seconds = None
         if total is not None and first < done:
             seconds = (time.monotonic() - start) / (done - first) * (total - done)
-        left = _bounded(seconds, _timer(trainer))
-        return [] if left is None else [f"left {left}"]
+        time_left = _bounded(seconds, _timer(trainer))
+        return [] if time_left is None else [f"left {time_left}"]
 
     def _metrics(self, trainer: Trainer) -> dict[str, str]:
         logged = trainer.callback_metrics
@@ -130,8 +130,8 @@ class _TimeLeft(ProgressColumn):
         self.timer = timer
 
     def render(self, task: Task) -> Text:
-        left = _bounded(task.time_remaining, self.timer)
-        text = "--:--" if left is None else str(left).removeprefix("0:")
+        time_left = _bounded(task.time_remaining, self.timer)
+        text = "--:--" if time_left is None else str(time_left).removeprefix("0:")
         return Text(text, style="progress.remaining")
 
 

@@ -39,15 +39,12 @@ def content(batch: Batch) -> bytes:
 class Recorder(pl.LightningModule):
     """Keeps the bytes of each micro-batch, in the order in which it is trained on."""
 
-    def __init__(self, fail_at: int | None = None) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.zeros(1))
         self.seen: list[bytes] = []
-        self.fail_at = fail_at
 
     def training_step(self, update: Update[Batch], index: int) -> torch.Tensor:
-        if self.fail_at is not None and self.global_step == self.fail_at:
-            raise KeyboardInterrupt
         self.seen += map(content, update.batches)
         return self.weight.sum()
 
@@ -58,8 +55,17 @@ class Recorder(pl.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.1)
 
 
-def trainer(folder: Path, steps: int, **options: Any) -> pl.Trainer:
-    return pl.Trainer(
+def train(
+    folder: Path,
+    steps: int,
+    workers: int = 0,
+    checkpoint: Path | None = None,
+    **options: Any,
+) -> list[bytes]:
+    """Train, and return the content of each batch."""
+    recorder = Recorder()
+    module = sampling_module(folder, workers=workers)
+    trainer = pl.Trainer(
         max_steps=steps,
         max_epochs=-1,
         check_val_every_n_epoch=None,
@@ -69,44 +75,16 @@ def trainer(folder: Path, steps: int, **options: Any) -> pl.Trainer:
         enable_model_summary=False,
         num_sanity_val_steps=0,
         default_root_dir=folder,
-        **({"enable_checkpointing": False, "val_check_interval": 1000} | options),
+        **({"enable_checkpointing": False} | options),
     )
-
-
-def train(
-    folder: Path,
-    steps: int,
-    workers: int = 0,
-    checkpoint: Path | None = None,
-    accumulation: int = 1,
-    **options: Any,
-) -> tuple[list[bytes], pl.Trainer]:
-    recorder, run = Recorder(), trainer(folder, steps, **options)
-    module = sampling_module(folder, workers=workers)
-    module.accumulation = accumulation
-    run.fit(recorder, module, ckpt_path=checkpoint, weights_only=True)
-    return recorder.seen, run
+    trainer.fit(recorder, module, ckpt_path=checkpoint, weights_only=True)
+    return recorder.seen
 
 
 def batches_an_epoch(folder: Path) -> int:
     module = sampling_module(folder)
     module.setup("fit")
     return module.sequence.epoch_length
-
-
-@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.thorough)])
-def test_stopped_by_max_steps_and_resumed_equals_uninterrupted(folder: Path, workers: int) -> None:
-    epoch = batches_an_epoch(folder)
-    total = 2 * epoch + 3
-    whole, _ = train(folder, total, workers)
-    assert len(set(whole)) == total  # no two batches are the same, in any epoch
-    # A checkpoint of each step of an epoch is resumed from below.
-    stops = (1, 2 * epoch) if workers == 0 else (1, epoch + 2)
-    for stop in stops:
-        before, run = train(folder, stop, workers)
-        run.save_checkpoint(folder / "stopped.ckpt")
-        after, _ = train(folder, total, workers, folder / "stopped.ckpt")
-        assert before + after == whole, f"stopped after step {stop} of {total}"
 
 
 def test_a_sigterm_to_all_processes_leaves_the_batches_coming(folder: Path) -> None:
@@ -136,7 +114,8 @@ def kill_a_worker(folder: Path, busy: bool) -> None:
         pass
 
 
-@pytest.mark.parametrize("busy", [pytest.param(False, marks=pytest.mark.thorough), True])
+@pytest.mark.thorough
+@pytest.mark.parametrize("busy", [False, True])
 def test_a_worker_that_is_killed_ends_the_process(folder: Path, busy: bool) -> None:
     process = FORKS.Process(target=kill_a_worker, args=(folder, busy), daemon=False)
     process.start()
@@ -144,63 +123,42 @@ def test_a_worker_that_is_killed_ends_the_process(folder: Path, busy: bool) -> N
 
 
 @pytest.mark.parametrize(
-    "when",
-    [{"every_n_train_steps": 1}, {"save_on_train_epoch_end": False}],
-    ids=["after each step", "after each validation"],
+    ("when", "workers"),
+    [
+        ({"every_n_train_steps": 1}, 0),
+        ({"save_on_train_epoch_end": False}, 0),
+        pytest.param({"every_n_train_steps": 5}, 2, marks=pytest.mark.thorough),
+    ],
+    ids=["after each step", "after each validation", "workers"],
 )
 def test_resumed_from_any_checkpoint_of_a_run_equals_the_run(
-    folder: Path, tmp_path: Path, when: dict[str, Any]
+    folder: Path, tmp_path: Path, when: dict[str, Any], workers: int
 ) -> None:
     total = batches_an_epoch(folder) + 4
     saving = ModelCheckpoint(tmp_path, "{step}", save_top_k=-1, **when)
-    whole, _ = train(
-        folder, total, callbacks=[saving], enable_checkpointing=True, val_check_interval=2
-    )
+    options: dict[str, Any] = {"callbacks": [saving], "enable_checkpointing": True}
+    whole = train(folder, total, workers, val_check_interval=2, **options)
+    assert len(set(whole)) == total  # no two batches are the same, in any epoch
     checkpoints = list(tmp_path.iterdir())
-    assert len(checkpoints) >= total // 2
+    assert len(checkpoints) > 2
     for path in checkpoints:
         step = int(path.stem.removeprefix("step="))
-        after, _ = train(folder, total, checkpoint=path, val_check_interval=2)
+        after = train(folder, total, workers, checkpoint=path, val_check_interval=2)
         assert after == whole[step:], path.name
 
 
-def test_interrupted_in_a_step_repeats_that_step_only(folder: Path) -> None:
-    epoch = batches_an_epoch(folder)
-    total, stop = epoch + 4, epoch + 1
-    whole, _ = train(folder, total)
-    interrupted, run = Recorder(fail_at=stop), trainer(folder, total)
-    with pytest.raises(SystemExit):
-        run.fit(interrupted, sampling_module(folder))
-    run.save_checkpoint(folder / "interrupted.ckpt")
-    after, _ = train(folder, total, checkpoint=folder / "interrupted.ckpt")
-    assert interrupted.seen + after == whole
-
-
-def test_another_accumulation_goes_on_in_the_same_row(
-    folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    whole, _ = train(folder, 18)
-    before, run = train(folder, 3, accumulation=2)
-    run.save_checkpoint(folder / "stopped.ckpt")
-    with caplog.at_level(logging.INFO):
-        after, run = train(folder, 6, checkpoint=folder / "stopped.ckpt", accumulation=3)
-    assert before + after == whole[: 3 * 2 + 3 * 3]
-    assert "resuming with 1 x 3 batches an update (ranks x accumulation), 1 x 2" in caplog.text
-    run.save_checkpoint(folder / "again.ckpt")
-    last, _ = train(folder, 9, checkpoint=folder / "again.ckpt")
-    assert before + after + last == whole
-
-
-def dealt(folder: Path, ranks: int, updates: int, state: dict[str, Any] | None, done: int) -> Any:
-    """The batches that ranks train on together, in the order of the row; and where they stand."""
+def dealt(
+    folder: Path, assignment: RankAssignment, updates: int, state: dict[str, Any] | None, done: int
+) -> tuple[list[bytes], dict[str, Any]]:
+    """The batches that all ranks train on, in their order, and the state after them."""
     module = sampling_module(folder)
     module.setup("fit")
     taken: dict[int, bytes] = {}
-    for rank in range(ranks):
+    for rank in range(assignment.ranks):
         loader = UpdateLoader(
             module._training,
             module.sequence,
-            assignment=RankAssignment(ranks, 2),
+            assignment=assignment,
             rank=rank,
             done=lambda: done,
             workers=0,
@@ -213,16 +171,23 @@ def dealt(folder: Path, ranks: int, updates: int, state: dict[str, Any] | None, 
     return [taken[number] for number in sorted(taken)], loader.state_dict()
 
 
-def test_other_ranks_go_on_in_the_same_row(folder: Path) -> None:
+def test_other_ranks_or_accumulation_go_on_in_the_same_sequence(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     epoch = batches_an_epoch(folder)
-    whole, _ = dealt(folder, 1, 2 * epoch + 9, None, 0)
-    first, state = dealt(folder, 3, 2, None, 0)
-    second, state = dealt(folder, 1, 3, state, 2)
-    third, _ = dealt(folder, 2, epoch, state, 5)
-    together = first + second + third
+    whole, _ = dealt(folder, RankAssignment(), 2 * epoch + 24, None, 0)
+    together: list[bytes] = []
+    state, done = None, 0
+    for ranks, accumulation, updates in ((3, 2, 2), (1, 2, 3), (1, 3, 2), (2, 2, epoch // 2)):
+        assignment = RankAssignment(ranks, accumulation)
+        batches, state = dealt(folder, assignment, updates, state, done)
+        assert len(batches) == updates * assignment.batches
+        together += batches
+        done += updates
     assert together == whole[: len(together)]
-    assert len(together) == 3 * 2 * 2 + 1 * 3 * 2 + 2 * epoch * 2
-    assert len(set(together[:epoch])) == epoch
+    assert len(together) > epoch == len(set(together[:epoch]))
+    assert "resuming with 1 x 2 batches an update (ranks x accumulation), 3 x 2" in caplog.text
 
 
 def test_another_budget_resumes_at_the_same_part_of_the_epoch(
@@ -233,12 +198,20 @@ def test_another_budget_resumes_at_the_same_part_of_the_epoch(
         module.setup("fit")
     old, new = (module.sequence.epoch_length for module in modules)
     assert new > 1.5 * old
-    first, second = (module.train_dataloader() for module in modules)
-    first.load_state_dict(first.state_dict())
+    state = modules[0].train_dataloader().state_dict()
+    modules[0].train_dataloader().load_state_dict(state)
     assert not caplog.records
-    second.load_state_dict(first.state_dict())
+    loader = UpdateLoader(
+        modules[1]._training,
+        modules[1].sequence,
+        assignment=RankAssignment(),
+        rank=0,
+        done=lambda: old + old // 2,
+        workers=0,
+        pin_memory=False,
+    )
+    loader.load_state_dict(state)
     assert "batch_tokens 96 -> 48" in caplog.text
-    second._done = lambda: old + old // 2
-    (update,) = islice(second, 1)
+    (update,) = islice(loader, 1)
     assert update.numbers[0] // new == 1
     assert update.numbers[0] % new / new == pytest.approx(0.5, abs=0.1)

@@ -1,9 +1,7 @@
 """A published corpus comes from a server once, checked, or from a folder; here from this host."""
 
-import errno
 import gzip
 import hashlib
-import os
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -89,21 +87,6 @@ def test_parts_become_one_file_once(served: tuple[Path, str], tmp_path: Path) ->
     assert not list(tmp_path.glob("train.ja*part"))
 
 
-def test_a_full_disk_takes_no_whole(
-    served: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tanaka = published(served, TANAKA_ENJA, **{f"train__en__00{n}": b"a .\n" * n for n in range(5)})
-
-    def fail(handle: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr("os.fsync", fail)
-    joined = {"train.en": hashlib.sha256(b"a .\n" * 10).hexdigest()}
-    with pytest.raises(InputError, match=r"train\.en: cannot be written \("):
-        fetch(replace(tanaka, sha256={**tanaka.sha256, **joined}), "en", "train", tmp_path)
-    assert not (tmp_path / "train.en").exists()
-
-
 def test_no_such_file_and_no_server_are_input_errors(
     served: tuple[Path, str], tmp_path: Path, corpus: PublishedCorpus
 ) -> None:
@@ -125,7 +108,7 @@ def test_an_unknown_language_is_an_input_error(tmp_path: Path) -> None:
         find(MULTI30K_TOK, "fr", "train", tmp_path)
 
 
-def test_a_folder_of_files_packed_or_not(tmp_path: Path) -> None:
+def test_files_of_a_folder_may_be_gzipped(tmp_path: Path) -> None:
     (tmp_path / "val.en.gz").touch()
     (tmp_path / "val.de").touch()
     assert find(MULTI30K, "en", "validation", tmp_path).name == "val.en.gz"
@@ -147,16 +130,13 @@ def test_a_folder_of_files_packed_or_not(tmp_path: Path) -> None:
         find(TANAKA_ENJA, "en", "train", tmp_path)
 
 
-@pytest.mark.parametrize("corpus", PUBLISHED.values(), ids=list(PUBLISHED))
-def test_every_file_of_every_split_has_a_checksum(corpus: PublishedCorpus) -> None:
-    parts = {part for parts in corpus.parts.values() for part in parts}
-    codes = [Path(name).name for name in corpus.languages]
-    names = {Path(corpus.file_name(c, split)).name for split in corpus.splits for c in codes}
-    # The others have to be fetched by hand.
-    known = {"g2p": 18, "inflection": 0}.get(corpus.name, len(names))
-    assert len(names & set(corpus.sha256)) == known
-    assert parts <= set(corpus.sha256)
-    assert all(len(digest) == 64 for digest in corpus.sha256.values())
-    assert len(set(corpus.sha256.values())) == len(corpus.sha256)
-    assert {"train", "test"} <= set(corpus.splits) <= {"train", "validation", "test"}
-    assert corpus.url.endswith("/")
+def test_every_file_of_every_split_has_a_checksum() -> None:
+    for corpus in PUBLISHED.values():
+        codes = [Path(name).name for name in corpus.languages]
+        names = {Path(corpus.file_name(c, split)).name for split in corpus.splits for c in codes}
+        # Files without a checksum have to be fetched by hand.
+        known = {"g2p": 18, "inflection": 0}.get(corpus.name, len(names))
+        assert len(names & set(corpus.sha256)) == known
+        assert {part for parts in corpus.parts.values() for part in parts} <= set(corpus.sha256)
+        assert {"train", "test"} <= set(corpus.splits) <= {"train", "validation", "test"}
+        assert corpus.url.endswith("/")

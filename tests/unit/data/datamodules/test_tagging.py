@@ -37,8 +37,8 @@ def files(
     positions: int | None = None,
     **changes: Any,
 ) -> TaggingData:
-    given = {name: write(folder / name, sentences) for name in ("train", "validation")}
-    config = data_config(folder, **(given | changes))
+    paths = {name: write(folder / name, sentences) for name in ("train", "validation")}
+    config = data_config(folder, **(paths | changes))
     run = data_run(config, tokenizer_config(), positions=positions)
     return TaggingData(run, tiny_tokenizer())
 

@@ -1,6 +1,7 @@
-"""The batches of a stream are the same after a restart; several ranks share its buffers out."""
+"""A stream has every pair once an epoch, on any ranks, and is the same after a restart."""
 
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.helpers.data.corpora import tokenizer_config, translation_data
 from tests.helpers.data.streams import (
     PAIRS,
     Ranks,
@@ -15,15 +17,20 @@ from tests.helpers.data.streams import (
     epoch_of,
     state_at,
     stream,
+    texts,
     write,
     write_shards,
 )
 from transformer.common.errors import InputError
+from transformer.common.schema import typed
 from transformer.data.batching.batch_sequence import RankAssignment
 from transformer.data.batching.loader import UpdateLoader
 from transformer.data.datamodules.translation import TranslationData
 from transformer.data.streaming import streamed_batches
-from transformer.data.streaming.shards import _SHARD_BITS, Position
+from transformer.data.streaming.shards import EpochReader, Position, Shard, find_shards
+from transformer.data.streaming.streamed_batches import StreamState
+from transformer.data.tokenization.tags import Tags
+from transformer.settings.data import AugmentationConfig
 
 
 @pytest.fixture
@@ -36,13 +43,13 @@ def same(first: Any, second: Any) -> bool:
     return all(torch.equal(getattr(first, side), getattr(second, side)) for side in sides)
 
 
-def updates(module: TranslationData, done: int, **shares: int) -> UpdateLoader[Any]:
+def updates(module: TranslationData, done: Callable[[], int]) -> UpdateLoader[Any]:
     return UpdateLoader(
         module._training,
         module.sequence,
-        assignment=RankAssignment(**shares),
+        assignment=RankAssignment(),
         rank=0,
-        done=lambda: done,
+        done=done,
         workers=module._data.workers,
         pin_memory=False,
     )
@@ -59,16 +66,17 @@ def test_a_resumed_stream_is_the_uninterrupted_one(
     whole = [module._training[module.sequence[number]] for number in range(total)]
     for done in (total // 2 + 3,) if workers else (1, 5, total // 2 + 3):
         before = stream(folder, sampling=sampling, workers=workers)
-        loader = updates(before, 0)
+        trained = [0]
+        loader = updates(before, lambda trained=trained: trained[0])
         stopped = iter(loader)
         # What the workers have read ahead of training must not count.
         assert all(same(next(stopped).batches[0], whole[number]) for number in range(done))
-        loader._done = lambda done=done: done
+        trained[0] = done
         state = loader.state_dict()
         stopped.close()
         before.teardown("fit")
         after = stream(folder, sampling=sampling, workers=workers)
-        resumed = updates(after, done)
+        resumed = updates(after, lambda done=done: done)
         resumed.load_state_dict(state)
         for number, update in zip(range(done, total), resumed, strict=False):
             assert update.numbers == [number]
@@ -77,7 +85,7 @@ def test_a_resumed_stream_is_the_uninterrupted_one(
         after.teardown("fit")
 
 
-def test_to_resume_reads_one_buffer_and_none_before(
+def test_resuming_reads_one_buffer_and_none_before(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = stream(folder)
@@ -105,25 +113,22 @@ def test_an_earlier_buffer_is_read_again(folder: Path) -> None:
 
 
 def test_other_shards_or_seeds_begin_the_epoch_again(folder: Path) -> None:
+    def first_position(module: TranslationData, number: int) -> Position:
+        state = typed(StreamState, state_at(module, number), "row")
+        return state.partitions[0].position
+
     module = stream(folder)
     last = epoch_of(module, 1)[-1]
     state = state_at(module, last)
     for other in (stream(folder, str(folder / "part-*.jsonl")), stream(folder, seed=2)):
         other.sequence.load_state_dict(state)
+        assert first_position(other, last) == Position(1)
         assert other.sequence[last].epoch == 1
-        assert other.sequence._known[0].position == Position(1)
+    # Another size of buffers goes on where the stream is.
     longer = stream(folder, buffer=30)
     longer.sequence.load_state_dict(state)
-    _ = longer.sequence[last]
-    ordinal = module.sequence._ordinal(last)
-    assert longer.sequence._known[0].position == module.sequence._known[ordinal].position
+    assert first_position(longer, last) == first_position(module, last) > Position(1)
     assert longer.sequence.identity() != module.sequence.identity()
-
-
-def test_a_state_without_a_position_is_refused(folder: Path) -> None:
-    module = stream(folder)
-    with pytest.raises(InputError, match="no position"):
-        module.sequence.load_state_dict(state_at(module, 0) | {"partitions": []})
 
 
 def test_the_largest_batch_is_of_the_buffer_that_is_there(folder: Path) -> None:
@@ -133,7 +138,6 @@ def test_the_largest_batch_is_of_the_buffer_that_is_there(folder: Path) -> None:
     again.sequence.load_state_dict(state_at(module, last))
     _, key = again.sequence.largest()
     assert key.epoch == 1
-    assert len(again.sequence._known) == 1
 
 
 def test_epochs_of_a_stream_are_known_to_whole_shards(folder: Path) -> None:
@@ -150,12 +154,16 @@ def test_epochs_of_a_stream_are_known_to_whole_shards(folder: Path) -> None:
         )
         # Nobody knows how long the first shard is: what is read of it is no number.
         assert again.epochs(4) == (epochs[number] or None)
-    # Each epoch has an order of its own.
-    reader = stream(folder, buffer=1000).sequence._reader
-    read = (reader.fill(Position(epoch)).numbers >> _SHARD_BITS for epoch in range(6))
-    orders = [tuple(dict.fromkeys(shards.tolist())) for shards in read]
-    assert {len(order) for order in orders} == {3}
-    assert len(set(orders)) > 1
+
+
+def test_each_epoch_has_an_order_of_shards_of_its_own(folder: Path) -> None:
+    shards = find_shards(str(folder / "part-*.tsv"), ("x", "y"))
+    orders = set()
+    for epoch in range(6):
+        pairs = [pair for _, pair in EpochReader(shards, 3, Position(epoch)).take(1000)]
+        assert sorted(pairs) == sorted(PAIRS)
+        orders.add(tuple(pairs))
+    assert 1 < len(orders) <= 6
 
 
 def test_a_stream_warns_once_of_what_it_leaves_out(
@@ -166,14 +174,6 @@ def test_a_stream_warns_once_of_what_it_leaves_out(
     lines = [line for line in caplog.messages if "left out (" in line]
     assert len(lines) == 1
     assert lines[0].startswith("train, so far: ") and "(data.max_length)" in lines[0]
-
-
-def test_a_stream_of_nothing_usable_ends(folder: Path) -> None:
-    write(folder / "part-3.tsv", [("a " * 60, "b")] * 50)
-    module = stream(folder, str(folder / "part-3.tsv"))
-    module._initial_tokenizer = stream(folder).tokenizer
-    with pytest.raises(InputError, match="no pair of the 1 shards is kept"):
-        module.sequence[0]
 
 
 def taken(trained: list[list[Read]]) -> Counter[tuple[int, int]]:
@@ -188,20 +188,18 @@ def numbers(trained: list[list[Read]]) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("suffix", "changes"),
     [
-        [(1, 8), (2, 0)],
-        [(2, 4), (1, 0)],
-        [(2, 5), (4, 0)],
-        [(4, 3), (2, 0)],
-        [(2, 3), (3, 1), (3, 1), (1, 2), (4, 0)],
-        [(8, 2), (3, 0)],
+        ("tsv", [(1, 8), (2, 0)]),
+        ("parquet", [(2, 4), (1, 0)]),
+        ("tsv.gz", [(4, 3), (2, 0)]),
+        ("tsv", [(2, 3), (3, 1), (3, 1), (1, 2), (4, 0)]),
+        ("parquet", [(8, 2), (3, 0)]),
     ],
     ids=str,
 )
-@pytest.mark.parametrize("suffix", ["tsv", "tsv.gz", "parquet"])
 def test_other_ranks_lose_and_repeat_no_pair(
-    folder: Path, changes: list[tuple[int, int]], suffix: str
+    folder: Path, suffix: str, changes: list[tuple[int, int]]
 ) -> None:
     """(ranks, updates) after each other; the last until all of them have left the second epoch."""
     make = partial(stream, folder, str(folder / f"part-*.{suffix}"), buffer=9, max_length=9)
@@ -221,8 +219,8 @@ def test_other_ranks_lose_and_repeat_no_pair(
                 trained += of_ranks
                 latest = [reads[-1].epoch for reads in of_ranks]
         state, done = run.state(), run.done
-    found = {pair: times for pair, times in taken(trained).items() if pair[0] < 2}
-    assert found == dict.fromkeys(kept, 1)
+    counts = {pair: times for pair, times in taken(trained).items() if pair[0] < 2}
+    assert counts == dict.fromkeys(kept, 1)
     assert numbers(trained) == list(range(len(numbers(trained))))
 
 
@@ -258,7 +256,9 @@ def test_ranks_advance_at_the_same_pace(folder: Path) -> None:
     assert max(epochs) - min(epochs) <= 3
 
 
-def test_ranks_encode_together_what_one_does(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_together_encode_each_buffer_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     buffer, batches, encoded = 25, 160, Counter[int]()
     encode = streamed_batches.encode
 
@@ -274,18 +274,22 @@ def test_ranks_encode_together_what_one_does(folder: Path, monkeypatch: pytest.M
     assert encoded[8] - encoded[1] <= 8 * buffer < encoded[1] / 2
 
 
-def test_a_stream_of_almost_nothing_is_shared_out(folder: Path) -> None:
+def test_a_tiny_stream_is_distributed_over_more_ranks_than_buffers(folder: Path) -> None:
     """One buffer an epoch, and more ranks: each makes whole epochs."""
     write(folder / "part-3.tsv", PAIRS[:10])
     make = partial(stream, folder, str(folder / "part-3.tsv"), buffer=10)
     trained = Ranks(make, 3).train(6)
     assert [{read.epoch for read in reads} for reads in trained] == [{0, 3}, {1, 4}, {2, 5}]
     write(folder / "part-3.tsv", [("a " * 60, "b")] * 50)
-    module = make()
-    module._initial_tokenizer = stream(folder).tokenizer
-    module.sequence.assign(1, 3)
-    with pytest.raises(InputError, match="no pair of the 1 shards is kept"):
-        module.sequence[1]
+    # Without one usable pair it ends, on one rank and on several.
+    config = stream(folder, str(folder / "part-3.tsv"), buffer=10)._data
+    for rank, ranks in ((0, 1), (1, 3)):
+        module = translation_data(
+            config, tokenizer_config(), initial_tokenizer=stream(folder).tokenizer
+        )
+        module.sequence.assign(rank, ranks)
+        with pytest.raises(InputError, match="no pair of the 1 shards is kept"):
+            module.sequence[rank]
 
 
 @pytest.mark.parametrize(
@@ -296,10 +300,105 @@ def test_a_stream_of_almost_nothing_is_shared_out(folder: Path) -> None:
         ({"partitions": [{"pending": [{}]}]}, r"row\.partitions\.pending\.position is missing"),
     ],
 )
-def test_a_state_that_no_run_writes_is_refused(
+def test_a_malformed_state_of_a_stream_is_refused(
     folder: Path, changes: dict[str, Any], message: str
 ) -> None:
     row = stream(folder).sequence
     state = state_at(stream(folder), 0)
     with pytest.raises(InputError, match=message):
         row.load_state_dict(state | changes)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["part-*.tsv"],
+        ["part-*.tsv.gz"],
+        ["part-0.jsonl", "part-1.tsv", "part-2.parquet"],
+        ["part-*.parquet"],
+        ["part-*.x", "part-*.y"],
+    ],
+)
+def test_every_pair_comes_once_an_epoch(folder: Path, names: list[str]) -> None:
+    module = stream(folder, [str(folder / name) for name in names])
+    module.prepare_data()
+    for epoch in (0, 1):
+        numbers = epoch_of(module, epoch)
+        assert sorted(texts(module, numbers)) == sorted(target for _, target in PAIRS)
+    assert texts(module, epoch_of(module, 0)) != texts(module, epoch_of(module, 1))
+    batches = [module._training[module.sequence[number]] for number in epoch_of(module, 1)]
+    assert all(b.size * max(b.source.shape[1], b.target_output.shape[1]) <= 96 for b in batches)
+
+
+def test_disturbed_pairs_differ_by_epoch_and_stay_those_of_their_seed(folder: Path) -> None:
+    """A resumed stream goes on with them; a blank text stays blank, and a joined pair has two."""
+    write(folder / "part-3.tsv", [("", "")])
+    settings = AugmentationConfig(emoji=0.3, joined=0.3)
+    made = [stream(folder, augmentation=settings) for _ in range(2)]
+    epochs = [texts(made[0], epoch_of(made[0], epoch)) for epoch in (0, 1)]
+    clean = {target for _, target in PAIRS}
+    changed = [[text for text in epoch if text not in clean] for epoch in epochs]
+    assert all(20 < len(targets) < 70 for targets in changed) and set(changed[0]) != set(changed[1])
+    assert [len(epoch) for epoch in epochs] == [len(PAIRS)] * 2
+    numbers = epoch_of(made[0], 1)
+    made[1].sequence.load_state_dict(state_at(made[0], numbers[0]))
+    assert texts(made[1], numbers) == epochs[1]
+    identity = made[0].sequence.identity()
+    assert identity == made[1].sequence.identity() != stream(folder).sequence.identity()
+
+
+def test_a_changed_pair_that_does_not_fit_stays_in_its_epoch(folder: Path) -> None:
+    longest = max(len(source) for source, _ in PAIRS)
+    module = stream(folder, augmentation=AugmentationConfig(joined=1.0), max_length=longest)
+    targets = texts(module, epoch_of(module, 0))
+    clean = {target for _, target in PAIRS}
+    assert len(targets) == len(PAIRS) and sum(text in clean for text in targets) > 0
+
+
+def test_duplicates_are_left_out_within_a_buffer(folder: Path) -> None:
+    write(folder / "part-3.tsv", PAIRS[:10] * 2)
+    write(folder / "part-4.tsv", [("a " * 60, "b"), ("", "c"), *PAIRS[:2]])
+    train = [str(folder / "part-3.tsv"), str(folder / "part-4.tsv")]
+    module = stream(folder, train, buffer=1000)
+    assert len(texts(module, epoch_of(module, 0))) == 10
+    module = stream(folder, train, buffer=1000, deduplicate=False)
+    assert len(texts(module, epoch_of(module, 0))) == 22
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"corpus": "pocket"}, "reads files of one corpus of single sentences without tags"),
+        ({"alignment": "links"}, "single sentences without tags or links"),
+        ({"validation": None}, "training needs a validation text"),
+    ],
+)
+def test_settings_that_a_stream_cannot_have_are_refused(
+    folder: Path, changes: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(InputError, match=problem):
+        stream(folder, **changes).prepare_data()
+
+
+def test_a_stream_has_no_links_and_no_tags(folder: Path) -> None:
+    plain = stream(folder)
+    linked = translation_data(plain._data, tokenizer_config(), links=True)
+    with pytest.raises(InputError, match=r"loss\.alignment_weight=0"):
+        linked.prepare_data()
+    tagged = plain.tokenizer.with_tags(Tags(sentences=3, subwords=40))
+    with pytest.raises(InputError, match=r"the run has .*data\.documents=3 .* cannot change"):
+        _ = translation_data(plain._data, tokenizer_config(), initial_tokenizer=tagged).tokenizer
+
+
+def test_the_vocabulary_is_learned_from_the_first_pairs(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = []
+    pairs = Shard.pairs
+    monkeypatch.setattr(Shard, "pairs", lambda self: (read.append(self.urls), pairs(self))[1])
+    config = stream(folder)._data
+    # The second run has it from the cache.
+    for _ in range(2):
+        module = translation_data(config, tokenizer_config(max_sentences=30))
+        assert module.tokenizer.source_vocab_size == 268
+        assert read == [(str(folder / "part-0.tsv"),)]

@@ -14,10 +14,6 @@ from transformer.data.text.lexical_translation import (
 )
 from transformer.data.text.word_alignment import WordLinks
 
-THREE = [([4, 5], [4, 5]), ([4, 6], [6, 4]), ([5, 6, 6], [5, 6, 6])]
-"""Each source token stands with a target of the same number, in another order."""
-
-
 WIDTH = 20
 
 
@@ -30,20 +26,20 @@ def plain_model_1(
     pairs: list[tuple[list[int], list[int]]], iterations: int
 ) -> dict[tuple[int, int], float]:
     """Brown et al. 1993, one loop a sum."""
-    given: dict[tuple[int, int], float] = defaultdict(lambda: 1.0)
+    probabilities: dict[tuple[int, int], float] = defaultdict(lambda: 1.0)
     for _ in range(iterations):
         counts: dict[tuple[int, int], float] = defaultdict(float)
         for source, target in pairs:
             words = [NULL, *source]
             for word in target:
-                total = sum(given[s, word] for s in words)
+                total = sum(probabilities[s, word] for s in words)
                 for s in words:
-                    counts[s, word] += given[s, word] / total
+                    counts[s, word] += probabilities[s, word] / total
         sums: dict[int, float] = defaultdict(float)
         for (s, _), count in counts.items():
             sums[s] += count
-        given = defaultdict(float, {pair: c / sums[pair[0]] for pair, c in counts.items()})
-    return dict(given)
+        probabilities = defaultdict(float, {pair: c / sums[pair[0]] for pair, c in counts.items()})
+    return dict(probabilities)
 
 
 @pytest.mark.parametrize("iterations", [1, 2, 7])
@@ -53,18 +49,12 @@ def test_model_1_is_that_of_the_loops(iterations: int) -> None:
         tuple(generator.integers(4, 20, generator.integers(1, 9)).tolist() for _ in range(2))
         for _ in range(600)
     ]
-    found, expected = table(ibm_model_1(pairs, WIDTH, iterations)), plain_model_1(pairs, iterations)
-    assert found.keys() == expected.keys()
-    assert found == pytest.approx(expected, rel=1e-9)
-
-
-def test_model_1_finds_the_translations() -> None:
-    lexicon = ibm_model_1(THREE, WIDTH, 20)
-    for source in (4, 5, 6):
-        own = {t: p for (s, t), p in table(lexicon).items() if s == source}
-        assert max(own, key=own.__getitem__) == source and own[source] > 0.8
-    sums = np.bincount(lexicon[0] // WIDTH, lexicon[1])
-    np.testing.assert_allclose(sums[[NULL, 4, 5, 6]], 1)
+    estimated, expected = (
+        table(ibm_model_1(pairs, WIDTH, iterations)),
+        plain_model_1(pairs, iterations),
+    )
+    assert estimated.keys() == expected.keys()
+    assert estimated == pytest.approx(expected, rel=1e-9)
 
 
 def test_links_of_words_are_counted_for_their_subwords() -> None:
@@ -73,14 +63,14 @@ def test_links_of_words_are_counted_for_their_subwords() -> None:
     # "dog" is "hund"; "runs" is only perhaps "läuft", and the second pair has no links.
     nothing = WordLinks(frozenset(), frozenset())
     links = [WordLinks(frozenset({(1, 1)}), frozenset({(1, 1), (2, 2)})), nothing]
-    found = table(
+    lexicon = table(
         linked_lexicon([(source, target), other], links, tokenizer), tokenizer.target_vocab_size
     )
-    sides = {s for s, _ in found}, {t for _, t in found}
+    sides = {s for s, _ in lexicon}, {t for _, t in lexicon}
     left, right = (
         tokenizer.source_subwords([i for i in row if i in side])
         for row, side in zip((source, target), sides, strict=True)
     )
     assert ("".join(left).strip("▁"), "".join(right).strip("▁")) == ("dog", "hund")
-    for one in sides[0]:
-        assert sum(p for (s, _), p in found.items() if s == one) == pytest.approx(1)
+    for subword in sides[0]:
+        assert sum(p for (s, _), p in lexicon.items() if s == subword) == pytest.approx(1)

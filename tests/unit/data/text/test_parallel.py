@@ -127,12 +127,3 @@ def test_the_fingerprint_follows_content_and_keys(tmp_path: Path) -> None:
     assert fingerprint("a\tb\n") == fingerprint("a\tb\n")
     assert fingerprint("a\tb\n") != fingerprint("a\tc\n")
     assert fingerprint("a\tb\n") != fingerprint("a\tb\n", source="fr")
-
-
-def test_reading_streams(tmp_path: Path) -> None:
-    """The fault in the last line is not met before the last line is asked for."""
-    pairs = iter(Corpus.of(write(tmp_path / "a.tsv", "a\tb\n" * 10_000 + "broken\n"), "en", "de"))
-    for _ in range(10_000):
-        next(pairs)
-    with pytest.raises(InputError, match=r"a\.tsv:10001"):
-        next(pairs)

@@ -13,8 +13,13 @@ FILTERS = Filters(max_length=10, max_ratio=2.0, deduplicate=True)
 @pytest.mark.parametrize(
     ("source", "target", "reason"),
     [
-        *[(0, 5, "empty"), (5, 0, "empty"), (11, 9, "length"), (9, 11, "length")],
-        *[(10, 10, None), (5, 10, None), (10, 4, "ratio"), (4, 10, "ratio")],
+        (0, 5, "empty"),
+        (5, 0, "empty"),
+        (11, 9, "length"),
+        (9, 11, "length"),
+        (10, 10, None),
+        (5, 10, None),
+        (10, 4, "ratio"),
     ],
 )
 def test_the_reason(source: int, target: int, reason: str | None) -> None:

@@ -46,7 +46,9 @@ def test_links_are_read_beside_their_text(tmp_path: Path) -> None:
         ("3-0\n\n\n", r"links:1: '3-0' is not a link of .*words \(here 3 and 2\)"),
         ("\n\n0p1\n", r"links:3: '0p1' is not a link .*words \(here 1 and 1\)"),
         ("\n0-0\n\n", r"links:2: '0-0' is not a link .*words \(here 0 and 0\)"),
-        *[(f"0-0 {w}\n\n\n", rf"1: '{w}' is no") for w in ("0-", "-1-0", "1:1", "1-1-1", "²-0")],
+        ("0-0 -1-0\n\n\n", r"1: '-1-0' is no"),
+        ("0-0 1-1-1\n\n\n", r"1: '1-1-1' is no"),
+        ("0-0 ²-0\n\n\n", r"1: '²-0' is no"),
     ],
 )
 def test_links_that_do_not_fit_the_text_are_refused(
@@ -65,7 +67,8 @@ def test_links_that_do_not_fit_the_text_are_refused(
         # What only a search can put together: no start, spaces that spell nothing, byte spaces.
         (["dog", "▁", "▁cat", "▁"], [0, 1, 1, 1]),
         (["▁a", "<0x20>", "b", "<0xC3>"], [0, 1, 1, 1]),
-        *[(["▁", "▁"], [-1, -1]), ([], [])],
+        (["▁", "▁"], [-1, -1]),
+        ([], []),
     ],
 )
 def test_each_piece_has_its_word(subwords: list[str], words: list[int]) -> None:

@@ -1,287 +1,181 @@
-"""Constraints in text, and searches that obey prefix and never-phrases, against brute force."""
+"""Requests in JSON lines, violated constraints, and the terms of a glossary."""
 
-import itertools
-import math
+import json
 import re
-from collections.abc import Mapping
-from unittest.mock import Mock
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
-from tests.helpers.decoding.steps import RecurrentStep, search_config
-from tests.helpers.decoding.tiny_language import (
-    LIMIT,
-    PIECES,
-    SEEDS,
-    batch_text,
-    best,
-    tiny_vocabulary,
-)
-from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer, tiny_translator
+from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer, wordy_translator
+from tests.helpers.model.models import tiny_transformer
+from transformer.common.errors import InputError
 from transformer.data.text.phrases import occurs
-from transformer.decoding.batched_search import SEARCHES
-from transformer.decoding.constraints import phrase_automaton
-from transformer.decoding.constraints.compile import CompiledConstraints, ConstrainedStep
-from transformer.decoding.constraints.phrase_automaton import (
-    PhraseAutomaton,
-    Spelling,
-    Vocabulary,
-    spell,
-)
-from transformer.decoding.constraints.request import Constraints
-from transformer.decoding.search.beam import beam_search
-from transformer.decoding.search.sampling import sample_search
+from transformer.data.tokenization.tags import SourceTags, parse_tags
+from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.decoding.constraints.request import Constraints, Request
+from transformer.decoding.constraints.terms import Glossary, LinkedWords
+from transformer.decoding.long_inputs import Segment
+from transformer.decoding.search.search import Hypothesis
 from transformer.decoding.translator import Translator
-from transformer.settings.tokenizer import EOS
-
-
-def forbidding(phrases: list[str], beam: int, sentences: int) -> ConstrainedStep:
-    automaton = PhraseAutomaton([[spell(phrase) for phrase in phrases]], tiny_vocabulary())
-    step = RecurrentStep(SEEDS[:sentences], beam, len(PIECES))
-    nothing = torch.empty(sentences, 0, dtype=torch.long)
-    limits = torch.full((sentences,), LIMIT)
-    never = automaton, automaton.starts[:1].expand(sentences)
-    return ConstrainedStep(step, CompiledConstraints(nothing, None, never, None), limits, beam)
+from transformer.settings.decoding import SearchConfig
+from transformer.settings.tokenizer import TokenizerConfig
 
 
 @pytest.mark.parametrize(
-    ("phrase", "text", "there"),
+    ("values", "error"),
     [
-        ("der", "Der und der", True),
-        ("der", "wieder", False),
-        ("der", "der,wieder", True),
-        ("der", "wieder der.", True),
-        ("Haus", "das haus", False),
-        ("das  Haus", "nur das \t Haus.", True),
-        ("!", "Halt!", True),
-        ("(der", "x(der)", True),
-        ("straße", "Hauptstraße", False),
-        ("猫", "黒猫が", True),
-        ("caf\u00e9", "cafe\u0301s cafe\u0301", True),
-        ("", "x", False),
+        ({"mist": []}, "f:3: request.mist is not a setting of request (did you mean must?)"),
+        ({"must": "Haus"}, "f:3: request.must='Haus' must be a list"),
+        ({"never": ["a", 1]}, "f:3: request.never=1 must be a text"),
+        ({"prefix": None}, "f:3: request.prefix=null must be a text"),
+        ({"text": 1}, "f:3: request.text=1 must be a text"),
+        ({"to": 3}, "f:3: request.to=3 must be a text or null"),
+        ({"must": [" "]}, "f:3: a phrase of must is empty"),
+        ({"must": ["der Hund"], "never": ["der"]}, "f:3: must 'der Hund' contains 'der'"),
+        ({"prefix": "In der", "never": ["der"]}, "f:3: prefix 'In der' contains 'der'"),
     ],
 )
-def test_a_phrase_occurs_between_edges_of_words(phrase: str, text: str, there: bool) -> None:
-    assert occurs(phrase, text) is there
+def test_wrong_request_is_one_line(values: dict[str, object], error: str) -> None:
+    with pytest.raises(InputError, match=re.escape(error)):
+        Request.parse(json.dumps({"text": "a"} | values), "f:3")
+
+
+def test_a_line_that_is_no_request_is_one_error() -> None:
+    lines = ["", "ein Hund", '"Hund"', "[1]", "{}", "[" * 9**5, "9" * 9**5]
+    # Half of a character.
+    lines += ['{"text": "\\ud800"}', '{"text": "a", "must": ["\\udfff"]}']
+    for line in lines:
+        with pytest.raises(InputError, match=r'^f:7: .*write {"text": "…"}, one object a line$'):
+            Request.parse(line, "f:7")
+
+
+def test_request_has_constraints_and_tags() -> None:
+    assert Request.parse('{"text": "a dog"}', "f:1") == Request("a dog", None)
+    request = Request.parse('{"never": ["x"], "text": "", "prefix": "y", "must": ["z"]}', "f:1")
+    assert request == Request("", Constraints("y", ("z",), ("x",)))
+    text = Request.parse('{"text": "a dog", "to": "de", "tag": "web"}', "f:1").text
+    assert text == "a dog" and parse_tags(text) == SourceTags("de", "web")
+    assert parse_tags(Request.parse('{"text": "a dog", "to": null}', "f:1").text) == SourceTags()
+
+
+def test_unmet_constraints() -> None:
+    constraints = Constraints("Der", ("Hund", "läuft"), ("Katze",))
+    assert constraints.unmet("Der Hund läuft.") == ()
+    assert constraints.unmet("Derselbe Hund läuft.") == ()
+    assert constraints.unmet("Katze, hundert Hunde") == (
+        "prefix: Der",
+        "must: Hund",
+        "must: läuft",
+        "never: Katze",
+    )
+    assert Constraints("Der ").unmet("Derselbe") == ("prefix: Der ",)
+    assert Constraints("Der ").unmet("Der") == ()
+
+
+LINKED = LinkedWords(
+    ["The", "user", "manual", "of", "the", "manual", "gear"],
+    ["Das", "Handbuch", "des", "Schaltgetriebes", "ist", "das"],
+    frozenset({(1, 1), (2, 1), (5, 3), (6, 3), (0, 0)}),
+)
 
 
 @pytest.mark.parametrize(
-    "phrases", [["a"], ["ab"], ["a b", "."], ["."], ["b ab", "ba"], [". a"], ["a b .", "b"]]
+    ("term", "words"),
+    [
+        (("user manual", "Anleitung"), ("Handbuch",)),
+        (("manual", "Anleitung"), ("Handbuch", "Schaltgetriebes")),
+        (("user manual", "Handbuch"), ()),  # it is the required phrase
+        (("user manual", "neues Handbuch"), ()),  # or a part of it
+        (("of", "von"), ()),  # without a link
+        (("car", "Auto"), ()),
+    ],
 )
-def test_automaton_finds_phrases_in_any_segmentation(phrases: list[str]) -> None:
-    automaton = PhraseAutomaton([[spell(p) for p in phrases]], tiny_vocabulary())
-    for row in itertools.product(range(4, len(PIECES)), repeat=4):
-        state = automaton.starts[0]
-        for subword in row:
-            state = automaton.read(state, torch.tensor(subword))
-        text = batch_text(row)
-        assert bool(automaton.found_at_end[state]) is any(occurs(p, text) for p in phrases), text
-
-
-def held_bytes(value: object) -> int:
-    """Of all arrays and tensors in it."""
-    if isinstance(value, Tensor | np.ndarray):
-        return value.nbytes
-    if isinstance(value, Mapping):
-        value = tuple(value.values())
-    return sum(map(held_bytes, value)) if isinstance(value, tuple | list) else 0
-
-
-@pytest.mark.parametrize("remembered", [2**20, 1000])
-def test_forbidden_phrases_keep_no_row_of_the_vocabulary_for_a_state(
-    remembered: int, monkeypatch: pytest.MonkeyPatch
+def test_the_words_of_the_model_are_those_linked_to_the_term(
+    term: tuple[str, str], words: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr(phrase_automaton, "_MOST_REMEMBERED", remembered)
-    words = ["".join(letters) for letters in itertools.product("abcdef", repeat=4)]
-    pieces = ["", " ?", "", "", *"abcdef ,", *(f" {word}" for word in words), *words]
-    vocabulary = Vocabulary.from_spellings([spell(piece) for piece in pieces])
-    phrases = [*words[::20], *(f"{a} {b}," for a, b in zip(words[::30], words[1::30], strict=True))]
-    automaton = PhraseAutomaton([[spell(phrase) for phrase in phrases]], vocabulary)
-    # All states within and after the phrases, letter by letter.
-    letters = {piece: subword for subword, piece in enumerate(pieces) if len(piece) == 1}
-    visited = {int(automaton.starts[0])}
-    for phrase in phrases:
-        state = automaton.starts[0]
-        for piece in phrase:
-            state = automaton.read(state, torch.tensor(letters[piece]))
-            visited.add(int(state))
-    before = held_bytes(vars(automaton))
-    subwords = torch.arange(len(pieces))
-    for state, at_end in itertools.product(sorted(visited), (False, True)):
-        [[row]] = automaton.completing([[state]], at_end=at_end)
-        after = automaton.read(torch.full_like(subwords, state), subwords)
-        dense = (automaton.found_at_end if at_end else automaton.found)[after]
-        dense[EOS] = automaton.found_at_end[state]
-        assert torch.equal(row, dense & ~automaton.found[state])
-    assert len(visited) > 100
-    dense_bytes = 2 * len(visited) * len(pieces)
-    most = min(dense_bytes / 20, 4 * (remembered + len(pieces)))
-    assert held_bytes(vars(automaton)) - before < most
+    assert LINKED.model_words([term]) == words
+    # A word that occurs elsewhere, too, stays allowed.
+    twice = LinkedWords(["bank", "bench"], ["Bank", "Bank"], frozenset({(0, 0), (1, 1)}))
+    assert twice.model_words([("bank", "Geldhaus")]) == ()
 
 
-def test_the_automaton_reads_characters_that_are_spelled_in_bytes() -> None:
+def test_of_terms_within_each_other_the_longer_one_holds() -> None:
+    entries = {"dog": "Hund", "guide dog": "Blindenhund", "dog food": "Futter", "C++ (old)": "C"}
+    glossary = Glossary(entries)
+
+    def required(text: str) -> tuple[str, ...]:
+        asked = glossary.constraints(text)
+        return () if asked is None else asked.with_terms_required().must
+
+    assert required("A guide  dog.") == ("Blindenhund",)
+    assert required("a dog, a guide dog") == ("Hund", "Blindenhund")
+    assert required("the guide dog food in C++ (old)") == ("Blindenhund", "C")  # each word once
+    # All terms may stand in a request.
+    asked = Constraints(terms=tuple(entries.items())).on_source("a guide dog")
+    assert asked == glossary.constraints("a guide dog")
+    # Two translations of one phrase are both asked for.
+    both = Constraints(terms=(("dog", "Hund"), ("dog", "Köter")))
+    assert both.on_source("a dog") == both
+
+
+def test_links_are_the_largest_weights_in_both_directions() -> None:
     tokenizer = tiny_tokenizer()
-    vocabulary = Vocabulary.from_tokenizer(tokenizer)
-    # No character of it has a piece.
-    [[*_, a, b, c]] = tokenizer.encode_target(["€"])
-    assert tokenizer.subwords([a, b, c]) == ["<0xE2>", "<0x82>", "<0xAC>"]
-    automaton = PhraseAutomaton([[spell("ein €")], [spell("hund")]], vocabulary)
-    for text, found in (("ein €", [1, 0]), ("hund€ ein ¥", [0, 1]), ("mein €", [0, 0])):
-        states = automaton.starts
-        for subword in tokenizer.encode_target([text])[0]:
-            states = automaton.read(states, torch.tensor([subword, subword]))
-        assert automaton.found_at_end[states].tolist() == found
-    tokenizer = tiny_tokenizer()
-    vocabulary = Vocabulary.from_tokenizer(tokenizer)
-    for text in ("ein hund läuft .", "(x) 😀"):
-        [subwords] = tokenizer.encode_target([text])
-        spelling: Spelling = vocabulary.join(subwords)
-        assert bytes(byte for byte, _ in spelling).decode() == " " + text
+    source, target = tokenizer.encode_source(["a dog ."])[0], tokenizer.encode_target(["hund ."])[0]
+    weights = torch.full((len(target), len(source)), 0.01)
+    weights[0, -2:] = 0.5
+    found = LinkedWords.from_attention(source, target, weights, tokenizer)
+    assert (found.source, found.target) == (["a", "dog", ""], ["hund", ""])
+    assert all(0 <= s < 3 and 0 <= t < 2 for s, t in found.links)
 
 
-@pytest.mark.parametrize("phrases", [["a"], ["ab", "."], ["a a"], ["b", "a", "ab", "ba"]])
-def test_never_phrases_leave_the_best_of_all_others(phrases: list[str]) -> None:
-    config = search_config(beam_size=2000)
-    limits = torch.full((3,), LIMIT)
-    found = beam_search(forbidding(phrases, 2000, 3), limits, config)
-    for seed, [hypothesis] in zip(SEEDS, found, strict=True):
-        total, row = best(seed, lambda text: not any(occurs(p, text) for p in phrases))
-        assert hypothesis.tokens == row
-        assert hypothesis.log_probability == pytest.approx(total, abs=1e-4)
+def test_the_word_of_the_model_is_forbidden_beside_the_required_one() -> None:
+    search = SearchConfig(beam_size=4, max_length_ratio=1.0)
+    translator = replace(wordy_translator(), search=search)
+    asked: list[Constraints | None] = []
+
+    def watched(segments: Sequence[Segment]) -> list[list[Hypothesis]]:
+        asked.extend(segment.constraints for segment in segments)
+        return translator.searcher(segments)
+
+    watching = replace(translator, engine=lambda _: watched)
+    terms = (("sleep", "buch"), ("bird", "katze"))
+    texts = ["two cats sleep .", "the dog sees a cat ."]
+    with_term, without_term = watching.translate(texts, [Constraints(terms=terms)] * 2)
+    # The free search of the first text, then the search of both.
+    free, required, none = asked
+    assert free is None and none is None
+    assert required is not None and required.must == ("buch",) and required.never
+    assert with_term.unmet == () and occurs("buch", with_term.text)
+    assert not any(occurs(word, with_term.text) for word in required.never)
+    assert without_term.unmet is None
+    assert without_term.text == translator.translate(texts[1:])[0].text
 
 
-@pytest.mark.parametrize("prefix", [[6], [9, 9], [9, 7, 7, 9]])
-def test_a_prefix_leaves_the_best_of_what_begins_so(prefix: list[int]) -> None:
-    """In any pieces; and a sentence of the same batch without a prefix stays what it was."""
-    forced = torch.tensor([prefix, [-1] * len(prefix)])
-    step = ConstrainedStep(
-        RecurrentStep(SEEDS[:2], 2000, len(PIECES)),
-        CompiledConstraints(forced, None, None, None),
-        torch.full((2,), LIMIT),
-        2000,
-    )
-    found = beam_search(step, torch.tensor([LIMIT, LIMIT]), search_config(beam_size=2000))
-    begun = batch_text(tuple(prefix))
-    expected = [best(SEEDS[0], lambda text: text.startswith(begun)), best(SEEDS[1], lambda _: True)]
-    for (total, row), [hypothesis] in zip(expected, found, strict=True):
-        assert hypothesis.tokens == row
-        assert hypothesis.log_probability == pytest.approx(total, abs=1e-4)
+def test_a_term_may_be_a_word_that_the_model_does_not_know() -> None:
+    config = TokenizerConfig(algorithm="words", vocab_size=None)
+    tokenizer = Tokenizer.train(config, lambda: PAIRS)
+    sizes = {
+        "source_vocab_size": tokenizer.source_vocab_size,
+        "target_vocab_size": tokenizer.target_vocab_size,
+    }
+    search = SearchConfig(beam_size=4, max_length_ratio=1.0)
+    translator = Translator(tiny_transformer(**sizes), tokenizer, search, 200)
+    asked = Constraints(terms=(("poodle", "hund"),))
+    [found] = translator.translate(["a poodle runs ."], [asked])
+    assert found.unmet == () and occurs("hund", found.text)
 
 
-@pytest.mark.parametrize("algorithm", ["greedy", "beam", "diverse", "sampling"])
-def test_every_search_obeys(algorithm: str) -> None:
-    changes = {"greedy": {"beam_size": 1}, "diverse": {"beam_size": 4, "groups": 2}}
-    config = search_config(algorithm=algorithm, min_length=3, **changes.get(algorithm, {}))
-    step = forbidding(["a", "."], config.width, 3)
-    step.prefixes = torch.tensor([[8, -1], [-1, -1], [5, 5]])
-    step.lengths = torch.tensor([1, 0, 2])
-    limits = torch.full((3,), LIMIT)
-    if algorithm == "sampling":
-        found = sample_search(step, limits, config, [1, 2, 3])
-    else:
-        found = SEARCHES[algorithm](step, limits, config)
-    texts = [batch_text(hypotheses[0].tokens) for hypotheses in found]
-    assert texts[0].startswith("ab")
-    assert texts[2].startswith("bb")
-    assert not any(occurs(phrase, text) for phrase in ("a", ".") for text in texts)
-    assert all(-math.inf < h.log_probability < 0 for [h, *_] in found)
-
-
-def test_endings_are_looked_up_at_a_limit_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    step = forbidding(["a"], 2, 2)
-    step.limits = torch.tensor([2, 9])
-    assert step.automaton is not None
-    spy = Mock(wraps=step.automaton.completing)
-    monkeypatch.setattr(step.automaton, "completing", spy)
-    for tokens in torch.full((4, 2, 2), 5):
-        step(tokens)
-        step.receive(step.look_ahead(tokens).tolist())
-    assert sum("at_end" in call.kwargs for call in spy.call_args_list) == 1
-
-
-def test_prefixes_that_repeat_or_end_in_a_space_or_too_late() -> None:
-    step = ConstrainedStep(
-        RecurrentStep(SEEDS[:1], 3, len(PIECES)),
-        CompiledConstraints(torch.tensor([[4, 4, 4]]), None, None, None),
-        torch.tensor([5]),
-        3,
-    )
-    [[hypothesis]] = beam_search(step, torch.tensor([5]), search_config(no_repeat_ngram=1))
-    assert hypothesis.tokens[:3] == (4, 4, 4)
-    assert 4 not in hypothesis.tokens[3:]
-    translator = wordy_translator()
-    for text in TEXTS:
-        [open_, closed] = translator.translate(
-            [text] * 2, [Constraints("ein h"), Constraints("ein h ")]
-        )
-        assert open_.text.startswith("ein h")
-        assert (closed.text + " ").startswith("ein h ")
-        assert closed.unmet == ()
-    translator = tiny_translator(max_length=12)
-    long = "ein langes buch ein langes buch ein langes buch"
-    [found] = translator.translate(["a dog"], [Constraints(prefix=long)])
-    assert found.unmet == (f"prefix: {long}",)
-    assert long.startswith(found.text)
-    assert found.score > -1e4
-
-
-TEXTS = [source for source, _ in PAIRS]
-
-
-def wordy_translator(**changes: object) -> Translator:
-    """Of a random model that mostly spells letters and words, not bytes."""
-    translator = tiny_translator(max_length_ratio=1.0, **changes)
-    with torch.no_grad():
-        translator.model.projection.weight[4:260] = 0
-    return translator
-
-
-@pytest.mark.parametrize("algorithm", ["greedy", "beam", "sampling"])
-def test_a_translator_obeys_and_leaves_the_others_alone(algorithm: str) -> None:
-    changes = {"greedy": {"beam_size": 1}, "sampling": {"top_k": 3}}
-    translator = wordy_translator(algorithm=algorithm, **changes.get(algorithm, {}))
-    plain = translator.translate(TEXTS)
-    said = tuple(
-        word for word in re.findall("[a-zä]+", plain[2].text) if occurs(word, plain[2].text)
-    )
-    assert said
-    asked = [Constraints(prefix="ein h"), None, Constraints(never=said), Constraints()]
-    found = translator.translate(TEXTS, asked)
-    assert found[0].text.startswith("ein h")
-    assert not any(occurs(word, found[2].text) for word in said)
-    assert [one.unmet for one in found] == [(), None, (), None]
-    for index in (1, 3):
-        assert found[index].text == plain[index].text
-    alone = [translator.translate([t], [c])[0] for t, c in zip(TEXTS, asked, strict=True)]
-    assert [one.text for one in alone] == [one.text for one in found]
-
-
-@pytest.mark.parametrize("algorithm", ["greedy", "beam"])
-def test_a_prefix_whose_bytes_deceive_can_go_on(algorithm: str) -> None:
-    """The numeral is of the word, and its first byte looks as if it were not."""
-    translator = wordy_translator(algorithm=algorithm, beam_size=2 - (algorithm == "greedy"))
-    [found] = translator.translate(["a dog"], [Constraints("a\u2177", never=("a",))])
-    assert found.text.startswith("a\u2177")
-    assert found.score > -1e4
-    assert "<pad>" not in found.tokens
-
-
-def test_blank_and_cut_texts(monkeypatch: pytest.MonkeyPatch) -> None:
-    [found] = tiny_translator().translate([" "], [Constraints("ein", ("hund",), ("katze",))])
-    assert (found.text, found.unmet) == ("", ("prefix: ein", "must: hund"))
-    assert found.to_json()["unmet"] == found.unmet
-    assert "unmet" not in tiny_translator().translate(["a dog"])[0].to_json()
-    translator = wordy_translator(max_length=24)
-    text = " ".join(TEXTS)
-    [plain] = translator.translate([text])
-    said = plain.text.split()[-1]
-    asked = Constraints(prefix="zwei", must=("unmöglich",), never=(said,))
-    [found] = translator.translate([text], [asked])
-    assert found.text.startswith("zwei")
-    assert found.unmet == ()  # one part has it
-    # Nothing asked costs nothing.
-    monkeypatch.delattr(Vocabulary, "from_tokenizer")
-    tiny_translator().translate(TEXTS, [None, Constraints(), None, None])
+def test_terms_of_a_file_and_of_a_request(tmp_path: Path) -> None:
+    file = tmp_path / "terms.tsv"
+    file.write_text("dog\tKöter\nred dog\troter Hund\n")
+    glossary = Glossary.read(file)
+    assert glossary.constraints("A dogma.") is None
+    assert glossary.constraints("A dog.") == Constraints(terms=(("dog", "Köter"),))
+    request = Request.parse('{"text": "a dog", "terms": {"dog": "Köter"}}', "stdin:1")
+    assert request.constraints == Constraints(terms=(("dog", "Köter"),))
+    file.write_text("dog\n")
+    with pytest.raises(InputError, match=r"terms\.tsv:1: write SOURCE<TAB>TARGET"):
+        Glossary.read(file)

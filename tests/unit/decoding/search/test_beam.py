@@ -1,4 +1,4 @@
-"""Beam search against a plain re-telling of its rule, and facts about single searches."""
+"""Beam search and diverse beam search against a plain search of lists, without cache or bound."""
 
 import math
 
@@ -9,6 +9,8 @@ from torch import Tensor
 from tests.helpers.decoding.steps import RecurrentStep, search_config
 from transformer.decoding.search import beam
 from transformer.decoding.search.beam import BLOCK, beam_search, largest
+from transformer.decoding.search.diverse_beam import diverse_search
+from transformer.decoding.search.greedy import first_largest
 from transformer.decoding.search.search import Hypothesis
 from transformer.settings.decoding import SearchConfig, length_penalty
 from transformer.settings.tokenizer import BOS, EOS, PAD
@@ -35,7 +37,7 @@ class TableStep:
 
 
 class ScheduleStep(TableStep):
-    """Log-probabilities by the number of pieces; the last ones stay. Only 3 (the end) and 4."""
+    """Log-probabilities of the end and of token 4 by the number of subwords; the last ones stay."""
 
     def __init__(self, schedule: list[tuple[float, float]], beam: int) -> None:
         super().__init__([-math.inf] * 5, 1, beam)
@@ -44,7 +46,8 @@ class ScheduleStep(TableStep):
     def __call__(self, tokens: Tensor) -> Tensor:
         values = super().__call__(tokens)
         end, subword = self.schedule[min(len(self.beams), len(self.schedule)) - 1]
-        values[..., EOS], values[..., 4] = end, subword
+        values[..., EOS] = end
+        values[..., 4] = subword
         return values
 
 
@@ -57,9 +60,9 @@ def next_tokens(seed: int, tokens: list[int]) -> list[float]:
 
 
 def plain_beam_search(seed: int, limit: int, config: SearchConfig) -> list[Hypothesis]:
-    """One sentence, lists, no cache: until ``beam_size`` hypotheses ended or all reached the limit.
+    """One sentence, until ``beam_size`` hypotheses ended or all reached the limit.
 
-    It never stops early on a bound, so that it also tells whether the bound loses anything.
+    It stops on no bound, so that it shows whether the bound loses anything.
     """
     live: list[tuple[float, list[int]]] = [(0.0, [])]
     ended: list[Hypothesis] = []
@@ -145,7 +148,9 @@ def test_a_hopeless_search_takes_no_more_steps_than_a_full_beam() -> None:
 
 
 def test_a_search_goes_on_while_a_hypothesis_goes_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    seeds, hopeless, later = list(range(300)), 0, 0
+    seeds = list(range(300))
+    hopeless = 0
+    later = 0
     limits = torch.full((300,), 12)
     for alpha in (0.6, 1.0, 2.0):
         found = {}
@@ -179,30 +184,11 @@ def test_no_control_symbols_and_no_more_than_exist() -> None:
     assert [h.tokens for h in hypotheses] == [(), (4,)]
 
 
-def test_equals_are_ranked_the_same_way_every_time() -> None:
-    def search(sentences: int) -> list[list[Hypothesis]]:
-        step = TableStep([-1.0] * 6, sentences, 3)
-        return beam_search(step, torch.tensor([4] * sentences), search_config(nbest=3))
-
-    [alone] = search(1)
-    assert len(alone) == 3
-    assert search(5) == [alone] * 5
-
-
-def test_the_penalty_decides_between_short_and_long() -> None:
-    values = [-math.inf, -math.inf, -math.inf, -2.0, -0.2]
-
-    def best(alpha: float) -> int:
-        config = search_config(beam_size=5, length_penalty=alpha)
-        [[hypothesis]] = beam_search(TableStep(values, 1, 5), torch.tensor([4]), config)
-        return len(hypothesis.tokens)
-
-    assert (best(0.0), best(3.0)) == (0, 4)
-
-
 @pytest.mark.parametrize(
     ("alpha", "limit", "schedule", "length"),
     [
+        # Without a penalty, each token is a loss.
+        (0.0, 4, [(-2.0, -0.2)], 0),
         # The penalty still grows: the longest wins, though it looks lost after one piece.
         (3.0, 4, [(-0.5, -0.9), (-0.01, -0.01)], 4),
         # It wins only because its end is part of its length.
@@ -219,6 +205,54 @@ def test_search_continues_while_the_penalty_may_reorder(
     assert best.tokens == (4,) * length
 
 
+SENTENCES = [3, 8, 21, 5]
+LIMITS = torch.tensor([4, 6, 5, 6])
+
+
+def diverse(groups: int, diversity: float, beam: int = 6) -> list[list[Hypothesis]]:
+    config = search_config(
+        algorithm="diverse", beam_size=beam, nbest=beam, groups=groups, diversity=diversity
+    )
+    return diverse_search(RecurrentStep(SENTENCES, beam), LIMITS, config)
+
+
+def test_one_group_or_no_diversity_is_beam_search() -> None:
+    for width, groups, diversity in ((6, 1, 0.5), (2, 3, 0.0)):
+        config = search_config(beam_size=width, nbest=width)
+        plain = beam_search(RecurrentStep(SENTENCES, width), LIMITS, config)
+        found = diverse(groups, diversity)
+        assert [[h.tokens for h in row] for row in found] == [
+            [h.tokens for h in row] for row in plain
+        ]
+
+
+def test_a_group_pays_for_each_hypothesis_of_earlier_groups_with_its_token() -> None:
+    for found in diverse(3, 100.0, beam=3):
+        assert len({h.tokens[:1] for h in found}) == 3
+    # The second group still takes the most probable token; the third pays for it twice.
+    step = TableStep([-9.0, -9.0, -9.0, -8.0, -0.5, -1.25], 1, 3)
+    config = search_config(algorithm="diverse", nbest=3, groups=3, diversity=0.5)
+    [found] = diverse_search(step, torch.tensor([1]), config)
+    assert [h.tokens for h in found] == [(4,), (5,)]
+
+
+@pytest.mark.parametrize("diversity", [0.3, 100.0])
+def test_diverse_scores_are_those_of_the_model_in_any_batch(diversity: float) -> None:
+    config = search_config(algorithm="diverse", beam_size=6, nbest=6, groups=3, diversity=diversity)
+    for index, found in enumerate(diverse(3, diversity)):
+        rows = slice(index, index + 1)
+        [alone] = diverse_search(RecurrentStep(SENTENCES[rows], 6), LIMITS[rows], config)
+        assert [h.tokens for h in alone] == [h.tokens for h in found]
+        assert found == sorted(found, key=lambda h: -h.score)
+        for hypothesis in found:
+            tokens = [*hypothesis.tokens, EOS]
+            total = sum(
+                next_tokens(SENTENCES[index], tokens[:position])[token]
+                for position, token in enumerate(tokens)
+            )
+            assert hypothesis.log_probability == pytest.approx(total, abs=1e-4)
+
+
 @pytest.mark.parametrize("many", [10, BLOCK, 5 * BLOCK, 7 * BLOCK + 13, 30 * BLOCK + 1])
 @pytest.mark.parametrize("count", [1, 4, 10])
 def test_the_largest_are_those_of_topk(many: int, count: int) -> None:
@@ -233,3 +267,13 @@ def test_the_largest_are_those_of_topk(many: int, count: int) -> None:
     assert torch.equal(positions[2], expected.indices[2])
     values[4, many // 2] = math.nan
     assert largest(values, count)[0][4].isnan().any()
+
+
+@pytest.mark.parametrize("many", [5, 128, 129, 300, 1000])
+def test_the_first_of_equal_values_is_found_as_max_does(many: int) -> None:
+    values = torch.randint(4, (50, many), generator=torch.Generator().manual_seed(many)).float()
+    values[0] = 0.0
+    values[1, -1] = values[2, 0] = 9.0
+    best, index = first_largest(values)
+    expected = torch.tensor([row.index(max(row)) for row in values.tolist()])
+    assert torch.equal(index[:, 0], expected) and torch.equal(best[:, 0], values.amax(1))

@@ -68,11 +68,22 @@ class CountedStep:
         self.step = step
         self.reads = reads
         self.counts = counts
-        self.reorder, self.keep = step.reorder, step.keep
+        self.reorder = step.reorder
+        self.keep = step.keep
 
     def __call__(self, tokens: Tensor) -> Tensor:
         self.counts.append(self.reads.count)
         return self.step(tokens)
+
+
+def count_steps(reads: HostReads, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The reads of the host before each call of the step of the next search."""
+    counts: list[int] = []
+    build: Callable[..., StepFunction] = build_step
+    monkeypatch.setattr(
+        batched_search, "build_step", lambda *args: CountedStep(build(*args), reads, counts)
+    )
+    return counts
 
 
 NOTHING = Constraints()
@@ -98,19 +109,19 @@ SEARCHES: dict[str, tuple[dict[str, Any], list[Constraints]]] = {
 }
 
 
-def searched(kind: str, **model: Any) -> list[list[Hypothesis]]:
+def searched(kind: str) -> list[list[Hypothesis]]:
     """Four sentences of different limits."""
     changes, constraints = SEARCHES[kind]
     tokenizer = tiny_tokenizer()
-    one = tiny_translator(**model).model
-    models: Model = Ensemble([one, one]) if kind == "ensemble" else one
+    single = tiny_translator().model
+    model: Model = Ensemble([single, single]) if kind == "ensemble" else single
     compiled = None
     if constraints:
         compiled = ConstraintCompiler(tokenizer).compile(constraints, 60, torch.device("cpu"))
     config = search_config(max_length_ratio=1.0, max_length_offset=1, **changes)
     segments = tokenizer.encode_source([source for source, _ in PAIRS])
     with torch.inference_mode():
-        return search_batch(models, segments, config, None, compiled, tokenizer.never_written)
+        return search_batch(model, segments, config, None, compiled, tokenizer.never_written)
 
 
 @cache
@@ -130,7 +141,8 @@ def usual(kind: str, repeats: bool) -> list[list[Hypothesis]]:
 )
 def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether shapes repeat."""
-    if repeats := request.param == "shapes repeat":
+    repeats = request.param == "shapes repeat"
+    if repeats:
         repeat_shapes(monkeypatch)
     return repeats
 
@@ -144,11 +156,7 @@ def repeat_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("kind", SEARCHES)
 def test_the_host_reads_once_a_step(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     reads = HostReads()
-    counts: list[int] = []
-    build: Callable[..., StepFunction] = build_step
-    monkeypatch.setattr(
-        batched_search, "build_step", lambda *args: CountedStep(build(*args), reads, counts)
-    )
+    counts = count_steps(reads, monkeypatch)
     with reads, Lists(reads):
         searched(kind)
     each = [later - earlier for earlier, later in pairwise(counts)]
@@ -164,24 +172,19 @@ def test_late_reads_change_no_translation(
 ) -> None:
     expected = usual(kind, form)
     monkeypatch.setattr(search_module, "reads_late", lambda device: True)
-    steps, ahead = 0, list[int]()
-    begin, read = search_module.outcome_numbers, search_module.Outcomes.read
+    calls = count_steps(HostReads(), monkeypatch)
+    ahead: list[int] = []
 
-    def counted(*args: Any) -> Tensor:
-        nonlocal steps
-        steps += 1
-        return begin(*args)
+    class WatchedOutcomes(search_module.Outcomes):
+        def read(self) -> Any:
+            ahead.append(len(calls) - len(ahead))
+            return super().read()
 
-    def noted(after: search_module.Outcomes) -> Any:
-        ahead.append(steps - len(ahead))
-        return read(after)
-
-    monkeypatch.setattr(search_module, "outcome_numbers", counted)
-    monkeypatch.setattr(search_module.Outcomes, "read", noted)
+    monkeypatch.setattr(search_module, "Outcomes", WatchedOutcomes)
     assert_alike(searched(kind), expected)
     # Prefixes and banned phrases need numbers of the step before.
     assert max(ahead) == (1 if kind in ("prefix", "never") else 2)
-    assert steps - len(ahead) <= 1
+    assert len(calls) - len(ahead) <= 1
 
 
 @pytest.mark.parametrize("kind", SEARCHES)

@@ -1,4 +1,4 @@
-"""Samples follow the model's distribution, whatever is in the batch."""
+"""Samples follow the distribution of the model, in any batch."""
 
 import math
 from collections import Counter
@@ -10,7 +10,7 @@ from tests.helpers.decoding.steps import RecurrentStep, search_config
 from transformer.decoding.search import sampling
 from transformer.decoding.search.sampling import sample_search, truncated
 from transformer.decoding.search.search import Hypothesis
-from transformer.settings.tokenizer import EOS
+from transformer.settings.tokenizer import BOS, EOS, PAD
 
 DRAWS = 4000
 
@@ -21,34 +21,24 @@ def samples(seed: int, count: int, batch: list[int], **changes: object) -> list[
     return sample_search(RecurrentStep(batch, count), limits, config, [seed + s for s in batch])
 
 
-@pytest.mark.parametrize("sentence", [3, 8])
-def test_the_first_token_has_the_distribution_of_the_model(sentence: int) -> None:
-    """Chi-square with 5 - 1 degrees of freedom; its quantile at 0.999 is 18.5."""
-    [drawn] = samples(11, DRAWS, [sentence])
-    first = Counter(h.tokens[0] if h.tokens else EOS for h in drawn)
-    row = RecurrentStep([sentence], 1)(torch.tensor([[2]]))[0, 0]
-    row[[0, 2]] = -math.inf
-    expected = row.softmax(-1) * DRAWS
-    assert sum(first.values()) == DRAWS
-    chi_square = sum((first[t] - e) ** 2 / e for t, e in enumerate(expected.tolist()) if e)
-    assert chi_square < 18.5
-    # ... of which the test would see a difference:
-    uniform = sum((first[t] - DRAWS / 5) ** 2 / (DRAWS / 5) for t in (1, 3, 4, 5, 6))
-    assert uniform > 100
+def chi_square(drawn: Counter[int], logits: torch.Tensor) -> float:
+    """Of tokens drawn from a distribution; 4 degrees of freedom, whose 0.999 quantile is 18.5."""
+    logits[[PAD, BOS]] = -math.inf
+    expected = (logits.softmax(-1) * drawn.total()).tolist()
+    return sum((drawn[token] - e) ** 2 / e for token, e in enumerate(expected) if e)
 
 
-def test_the_second_token_depends_on_the_first_as_in_the_model() -> None:
-    [drawn] = samples(5, DRAWS, [3])
-    most = Counter(h.tokens[0] for h in drawn if h.tokens).most_common(1)[0][0]
-    second = Counter(
-        h.tokens[1] if len(h.tokens) > 1 else EOS for h in drawn if h.tokens[:1] == (most,)
-    )
+def test_each_token_has_the_distribution_of_the_model_after_the_tokens_before() -> None:
+    [drawn] = samples(11, DRAWS, [3])
+    tokens = [[*h.tokens, EOS] for h in drawn]
     step = RecurrentStep([3], 1)
-    step(torch.tensor([[2]]))
-    row = step(torch.tensor([[most]]))[0, 0]
-    row[[0, 2]] = -math.inf
-    expected = (row.softmax(-1) * second.total()).tolist()
-    assert sum((second[t] - e) ** 2 / e for t, e in enumerate(expected) if e) < 18.5
+    first = Counter(row[0] for row in tokens)
+    assert chi_square(first, step(torch.tensor([[BOS]]))[0, 0]) < 18.5
+    # The test would see a uniform distribution.
+    assert chi_square(first, torch.zeros(7)) > 100
+    most = max(first.keys() - {EOS}, key=lambda token: first[token])
+    second = Counter(row[1] for row in tokens if row[0] == most)
+    assert chi_square(second, step(torch.tensor([[most]]))[0, 0]) < 18.5
 
 
 def test_samples_have_their_probability_in_any_batch() -> None:
@@ -86,7 +76,7 @@ def test_samples_have_their_probability_in_any_batch() -> None:
         ({"temperature": 1e-3}, {0}),
     ],
 )
-def test_what_may_be_drawn(changes: dict[str, float], kept: set[int]) -> None:
+def test_truncation_keeps_these_tokens(changes: dict[str, float], kept: set[int]) -> None:
     logits = torch.tensor([0.5, 0.3, 0.15, 0.05]).log()
     config = search_config(algorithm="sampling", **changes)
     probability = truncated(logits, config).softmax(-1)

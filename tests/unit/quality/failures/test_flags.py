@@ -2,9 +2,9 @@
 
 import pytest
 
-from benchmarks.data.failure_kinds import labeled
 from benchmarks.data.failures import (
     flagged,
+    labeled,
     pocket_detector,
     precision_and_recall,
     read_pairs,

@@ -1,31 +1,15 @@
-"""What the callbacks count, log and ask for, with a trainer that only records."""
+"""What ``Measure`` logs of the updates since the last log, with a trainer that only records."""
 
-import logging
-from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 import torch
 
-from tests.helpers.decoding.metrics import RAW
-from tests.helpers.training.fakes import fake_module, fake_trainer, logged, one_process
-from tests.helpers.training.updates import any_tokenizer
+from tests.helpers.training.fakes import fake_module, fake_trainer, logged
 from transformer.data.batching.batch import collate
 from transformer.data.batching.loader import Update
-from transformer.data.corpora.evaluation_text import Texts
-from transformer.decoding.translator import BLANK, Candidate, Translation, Translator
-from transformer.evaluation.metrics import score
-from transformer.quality.failures.flags import Output
-from transformer.settings.metrics import MetricsConfig
-from transformer.tasks.translation import TranslateValidation
 from transformer.training.callbacks.metrics import Measure
 from transformer.training.update import Outcome, Totals
-
-SOURCES = ["ein Hund", "zwei", "drei Katzen", "vier", "fünf"]
-REFERENCES = ["a dog runs fast .", "two birds sing now .", "three cats .", "four .", "five ."]
-TEXTS = Texts(SOURCES, [(one,) for one in REFERENCES], {})
 
 
 class Clock:
@@ -66,18 +50,24 @@ def test_measure_counts_since_it_logged_last(clock: Clock) -> None:
     for loss in (12.0, 18.0):
         clock.now += 1
         run_update(measure, trainer, module, loss)
-    assert len(logged(module)) == 1
-    values = logged(module)[0]
+    (values,) = logged(module)
     assert values["train/loss"] == (12 + 18) / (2 * 6)
     # 5 of 6 source and 6 of 8 target places are real.
     assert values["train/padding"] == pytest.approx(1 - 11 / 14)
     assert values["lr"] == 0.125
-    for _ in range(2):
-        clock.now += 3
-        run_update(measure, trainer, module, 6.0)
-    assert [v["train/loss"] for v in logged(module)] == [2.5, 1.0]
     # The clock starts with the first batch, and goes on from one log to the next.
-    assert [v["train/tokens_per_second"] for v in logged(module)] == [12 / 1, 12 / 6]
+    assert values["train/tokens_per_second"] == 12 / 1
+    clock.now += 3
+    run_update(measure, trainer, module, 6.0)
+    # The time of a validation does not count.
+    measure.on_validation_start(trainer, module)
+    clock.now += 1000
+    measure.on_train_batch_start(trainer, module, UPDATE, 1)
+    clock.now += 3
+    run_update(measure, trainer, module, 6.0)
+    assert logged(module)[1]["train/loss"] == 1.0
+    assert logged(module)[1]["train/tokens_per_second"] == 12 / 6
+    # Skipped updates have no loss.
     for loss, good in ((float("nan"), False), (12.0, True)):
         clock.now += 1
         run_update(measure, trainer, module, loss, good=good)
@@ -111,22 +101,6 @@ def test_measure_logs_the_means_of_other_losses(clock: Clock) -> None:
     clock.now += 1
     run_update(resumed, trainer, module, 1.0, consistency=1.0)
     assert logged(module)[-1]["train/consistency"] == (5 + 1) / (2 * 6)
-
-
-def test_measure_leaves_out_the_time_of_a_validation(clock: Clock) -> None:
-    measure, trainer, module = Measure(), fake_trainer(), fake_module()
-    outputs = outputs_of(1.0)
-    measure.on_train_batch_start(trainer, module, UPDATE, 0)
-    clock.now += 2
-    trainer.global_step = 1
-    measure.on_train_batch_end(trainer, module, outputs, UPDATE, 0)
-    measure.on_validation_start(trainer, module)
-    clock.now += 1000
-    measure.on_train_batch_start(trainer, module, UPDATE, 1)
-    clock.now += 1
-    trainer.global_step = 2
-    measure.on_train_batch_end(trainer, module, outputs, UPDATE, 1)
-    assert logged(module)[0]["train/tokens_per_second"] == pytest.approx(12 / 3)
 
 
 def test_a_resumed_run_logs_the_speed_since_its_start(clock: Clock) -> None:
@@ -171,125 +145,3 @@ def test_measure_counts_over_all_micro_batches_and_ranks(clock: Clock) -> None:
     assert values["train/loss"] == 2.0
     assert values["train/tokens_per_second"] == 27 / 2
     assert values["train/padding"] == pytest.approx(1 - (2 * 11 + 30) / (2 * 14 + 30))
-
-
-class Dictionary(Translator):
-    """Translates a source into its reference, but for the last, which reaches its limit."""
-
-    def __init__(self) -> None:
-        self.asked: list[list[str]] = []
-        vars(self)["tokenizer"] = any_tokenizer()
-
-    def translate(self, texts: Sequence[str], attention: bool = False) -> list[Translation]:
-        self.asked.append(list(texts))
-        hypotheses = dict(zip(SOURCES, HYPOTHESES, strict=True))
-        return [translation(text, hypotheses[text]) for text in texts]
-
-
-def translation(source: str, text: str) -> Translation:
-    best = Candidate(text, 0.0, 0.0, (), is_unfinished=source == SOURCES[-1])
-    return replace(BLANK, text=text, nbest=(best,), source_tokens=(source,))
-
-
-HYPOTHESES = [*REFERENCES[:-1], "six !"]
-
-
-def validating(
-    translator: Any, texts: Texts, metrics: MetricsConfig, *, samples: int
-) -> TranslateValidation:
-    """The callback after the start of a fit."""
-    validation = TranslateValidation(metrics, samples)
-    trainer = fake_trainer(datamodule=Mock(texts=lambda split: texts))
-    validation.on_validation_start(trainer, Mock(translator=lambda: translator))
-    return validation
-
-
-def test_validation_scores_real_translations(caplog: pytest.LogCaptureFixture) -> None:
-    translator, module = Dictionary(), fake_module()
-    validation = validating(translator, TEXTS, RAW, samples=2)
-    with caplog.at_level(logging.INFO):
-        validation.on_validation_epoch_start(fake_trainer(global_step=7), module)
-    bleu, chrf = score(HYPOTHESES, REFERENCES, ("bleu", "chrf"), config=RAW)
-    assert 0 < bleu.value < 100
-    assert logged(module) == [{"val/bleu": bleu.value, "val/chrf": chrf.value}]
-    assert validation.latest is not None
-    assert [output.text for output in validation.latest.outputs] == HYPOTHESES
-    assert caplog.messages[0].startswith("1 of 5 outputs reached the maximum length and")
-    assert f"update 7, epoch 0.7: BLEU {bleu.value:.2f}" in caplog.messages[1]
-    assert len(caplog.messages) == 4
-    assert "zwei => two birds sing now . (reference: two birds" in caplog.messages[3]
-
-
-def test_samples_of_long_texts_are_shortened(caplog: pytest.LogCaptureFixture) -> None:
-    texts = Texts(SOURCES, [("x" * 1300,)] * len(SOURCES), {})
-    validation = validating(Dictionary(), texts, RAW, samples=1)
-    with caplog.at_level(logging.INFO):
-        validation.on_validation_epoch_start(fake_trainer(), fake_module())
-    assert caplog.messages[-1].endswith(f"(reference: {'x' * 199}…)")
-
-
-def test_validation_scores_as_the_run_says() -> None:
-    module, metrics = fake_module(), MetricsConfig(tokenize="char", lowercase=True)
-    ranges = {"first": range(2), "rest": range(2, len(SOURCES))}
-    texts = TEXTS._replace(ranges=ranges)
-    validation = validating(Dictionary(), texts, metrics, samples=0)
-    validation.on_validation_epoch_start(fake_trainer(), module)
-    indices = {"": slice(None), "_first": slice(2), "_rest": slice(2, None)}
-    for name, position in indices.items():
-        texts = HYPOTHESES[position], REFERENCES[position]
-        (bleu,) = score(*texts, ("bleu",), config=metrics)
-        assert logged(module)[0][f"val/bleu{name}"] == bleu.value
-    assert bleu.value != score(*texts, ("bleu",), config=RAW)[0].value
-
-
-def test_validation_on_a_gpu_searches_under_autocast(monkeypatch: pytest.MonkeyPatch) -> None:
-    narrow: list[bool] = []
-
-    class Watched(Dictionary):
-        def translate(self, texts: Sequence[str], attention: bool = False) -> list[Translation]:
-            narrow.append(torch.is_autocast_enabled("cuda"))
-            return super().translate(texts)
-
-    # Without a GPU torch would refuse it.
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)
-    monkeypatch.setattr("torch.cuda.amp.common.amp_definitely_not_available", lambda: False)
-    on_gpu = one_process()
-    on_gpu.root_device = torch.device("cuda")
-    validation = validating(Watched(), TEXTS, RAW, samples=0)
-    trainer = fake_trainer(strategy=on_gpu, precision="bf16-mixed")
-    validation.on_validation_epoch_start(trainer, fake_module())
-    assert set(narrow) == {True}
-
-
-@pytest.mark.parametrize("world_size", [2, 3, 7])
-def test_the_ranks_share_the_sentences(
-    world_size: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    shares: dict[int, Any] = {}
-    for rank in range(world_size):
-        sources = SOURCES[rank::world_size]
-        outputs = [
-            Output(HYPOTHESES[SOURCES.index(source)], 0.0, source == SOURCES[-1])
-            for source in sources
-        ]
-        shares[rank] = outputs, (int(SOURCES[-1] in sources), len(sources))
-
-    def all_gather_object(gathered: list[Any], own: Any) -> None:
-        assert own == shares[trainer.global_rank]
-        gathered[:] = [shares[rank] for rank in range(world_size)]
-
-    monkeypatch.setattr(torch.distributed, "all_gather_object", all_gather_object)
-    asked, values = [], []
-    for rank in range(world_size):
-        translator, module = Dictionary(), fake_module()
-        trainer = fake_trainer(global_rank=rank, world_size=world_size, is_global_zero=not rank)
-        validation = validating(translator, TEXTS, RAW, samples=0)
-        validation.on_validation_epoch_start(trainer, module)
-        asked += translator.asked[0]
-        values += logged(module)
-    assert sorted(asked) == sorted(SOURCES)  # each once
-    bleu, chrf = score(HYPOTHESES, REFERENCES, ("bleu", "chrf"), config=RAW)
-    warnings = [record.message for record in caplog.records if record.levelname == "WARNING"]
-    assert [line.startswith("1 of 5 outputs reached the maximum") for line in warnings] == [True]
-    # Every rank logs the score of all sentences in their own order.
-    assert values == [{"val/bleu": bleu.value, "val/chrf": chrf.value}] * world_size

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from tests.helpers.model.tolerance import assert_close
-from tests.helpers.training.losses import loss_config
+from tests.helpers.training.updates import loss_config
 from transformer.common.processor import PROCESSORS
 from transformer.settings.training import LossConfig
 from transformer.training.losses import cross_entropy as losses
@@ -45,7 +45,7 @@ def test_the_formula(smoothing: float) -> None:
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-@pytest.mark.parametrize("chunk", [1, 4, 22, 23, 24, 512])
+@pytest.mark.parametrize("chunk", [1, 22, 23, 512])
 def test_fused_equals_plain_in_value_and_gradient(chunk: int, smoothing: float) -> None:
     hidden, weight, target = inputs()
     plain = cross_entropy(hidden, weight, target, smoothing)
@@ -58,8 +58,9 @@ def test_fused_equals_plain_in_value_and_gradient(chunk: int, smoothing: float) 
         assert_close(mine, other)
 
 
-@pytest.mark.parametrize("rows", [0, 1, 511, 512, 513, 1025])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    ("rows", "dtype"), [(0, torch.float32), (512, torch.float64), (1025, torch.float32)]
+)
 def test_without_a_gradient_it_is_the_plain_one_too(rows: int, dtype: torch.dtype) -> None:
     hidden, weight, target = inputs(rows)
     with torch.no_grad():
@@ -84,9 +85,7 @@ def test_validation_takes_larger_chunks_on_a_gpu(
     assert seen == parts
 
 
-@pytest.mark.parametrize(
-    ("kind", "chosen"), [("amd-avx512", True), ("amd-avx2", False), ("other", False)]
-)
+@pytest.mark.parametrize(("kind", "chosen"), [("amd-avx512", True), ("other", False)])
 def test_auto_is_bfloat16_where_the_processor_has_it(
     kind: str, chosen: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

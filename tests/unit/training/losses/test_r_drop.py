@@ -8,8 +8,7 @@ from torch import Tensor
 
 from tests.helpers.model.models import tiny_transformer
 from tests.helpers.model.tolerance import assert_close
-from tests.helpers.training.losses import loss_config
-from tests.helpers.training.updates import translation_module
+from tests.helpers.training.updates import loss_config, translation_module
 from transformer.data.batching.batch import collate
 from transformer.settings.training import LossConfig
 from transformer.tasks.translation import TranslationModule

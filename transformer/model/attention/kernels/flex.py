@@ -19,7 +19,7 @@ from transformer.model.attention.kernels.sdpa import Sdpa, prepare_sdpa
 from transformer.model.attention.scaled_dot_product import KeyHeads, QueryHeads
 
 SPARSE_FROM = 1024
-"""With fewer keys, one masked product is faster than skipped blocks (docs/attention.md)."""
+"""With fewer keys, a masked product is faster than skipped blocks: benchmarks/model/options.md."""
 
 
 def auto(

@@ -1,0 +1,95 @@
+"""The loss without a head against forced decoding, and rankings of costs set by hand."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import pytest
+import torch
+
+from tests.helpers.model.models import tiny_transformer
+from transformer.data.batching.batch import collate
+from transformer.decoding.forced_decoding import score_targets
+from transformer.evaluation.head_ablation import ForcedLoss, ablate
+from transformer.model.head_masks import (
+    HeadName,
+    attention_heads,
+    heads_off,
+    parse_heads,
+    switch_off,
+)
+
+SOURCES = [[7, 8, 9], [5], [6, 6, 11, 12, 13, 14], [], [4, 20]]
+TARGETS = [[10, 11], [21, 22, 23, 4, 5], [6, 7], [8], []]
+
+
+@pytest.mark.parametrize("name", [None, "encoder.1.0", "decoder.0.2", "cross.1.3"])
+@pytest.mark.parametrize("budget", [1, 16, 1000])
+def test_the_loss_is_the_mean_over_all_target_tokens(name: str | None, budget: int) -> None:
+    model, twin = tiny_transformer(), tiny_transformer()
+    off = parse_heads(model, [name] if name else [])
+    switch_off(twin, off)
+    batch = collate(SOURCES, TARGETS)
+    rows = batch.target_input, batch.target_output
+    scores = score_targets(twin, twin.encode(batch.source), *rows)
+    tokens = sum(len(target) + 1 for target in TARGETS)
+    loss = ForcedLoss(model, SOURCES, TARGETS, budget)
+    assert loss(off) == pytest.approx(-float(scores.sum()) / tokens, rel=1e-5)
+    assert loss.target_tokens == tokens
+
+
+def test_measuring_leaves_the_model_as_it_was() -> None:
+    model = tiny_transformer(dropout=0.5).train()
+    loss = ForcedLoss(model, SOURCES, TARGETS)
+    without = loss(attention_heads(model)[:3])
+    assert model.training and model.encoder.training
+    assert heads_off(model) == []
+    # Dropout would make the second differ.
+    assert loss(attention_heads(model)[:3]) == without
+    # Heads that are off stay off while others are measured.
+    model, twin = tiny_transformer(), tiny_transformer()
+    first, second = parse_heads(model, ["encoder.0.1", "cross.0.0"])
+    switch_off(model, [first])
+    both = ForcedLoss(model, SOURCES, TARGETS)([second])
+    assert both == pytest.approx(ForcedLoss(twin, SOURCES, TARGETS)([first, second]), rel=1e-6)
+
+
+def worth(name: HeadName) -> float:
+    """Costs by hand: 100s of the kind, 10s of the layer, the head; heads 0 and 3 swap places."""
+    kind = ("encoder", "decoder", "cross").index(name.kind)
+    return 100 * kind + 10 * name.layer + (3, 1, 2, 0)[name.head]
+
+
+def loss(off: Sequence[HeadName]) -> float:
+    return 5.0 + sum(map(worth, off))
+
+
+def bleu(off: Sequence[HeadName]) -> float:
+    return 90.0 - sum(map(worth, off))
+
+
+@pytest.mark.parametrize("better", ["lower", "higher"])
+def test_the_costliest_head_comes_first(better: Literal["lower", "higher"]) -> None:
+    model = tiny_transformer()
+    single = ablate(model, loss if better == "lower" else bleu, better, []).single
+    assert list(single) == sorted(attention_heads(model), key=worth, reverse=True)
+    worst = next(iter(single.values()))
+    assert list(map(str, worst.off)) == ["cross.1.0"]
+    expected = {"lower": (218.0, 213.0), "higher": (-123.0, -213.0)}
+    assert (worst.score, worst.difference) == expected[better]
+
+
+def test_pruning_takes_the_cheapest_heads_and_more_and_more() -> None:
+    pruned = ablate(tiny_transformer(), loss, "lower", [1.0, 0.1, 0.01]).pruned
+    assert list(pruned) == [0.01, 0.1, 1.0]
+    # Of 24 heads none, two and all.
+    assert [len(ablation.off) for ablation in pruned.values()] == [0, 2, 24]
+    assert list(map(str, pruned[0.1].off)) == ["encoder.0.3", "encoder.0.1"]
+    assert (pruned[0.01].difference, pruned[0.1].difference) == (0.0, 1.0)
+
+
+def test_heads_that_are_off_are_not_ranked() -> None:
+    model = tiny_transformer()
+    off = parse_heads(model, ["encoder.0.0", "encoder.0.1", "encoder.0.2", "cross.0.0"])
+    switch_off(model, off)
+    assert set(ablate(model, loss, "lower", []).single) == set(attention_heads(model)) - set(off)
+    assert torch.is_grad_enabled()

@@ -1,0 +1,133 @@
+"""The paired tests are sacreBLEU's, and never find a difference where there is none."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from sacrebleu.metrics import BLEU, CHRF, TER
+
+from transformer.common.errors import InputError
+from transformer.evaluation.significance import TestedScore, paired_tests
+from transformer.settings.evaluation import Resampling
+
+REFERENCES = [
+    f"the {animal} {verb} over the {index} at {hour}"
+    for animal in ("dog", "cat", "old horse")
+    for verb in ("jumps", "runs")
+    for index in ("fence", "wide field", "river")
+    for hour in ("noon", "night")
+]
+# Each third, and each second sentence lacks words.
+GOOD = [line if n % 3 else line.replace("the", "one", 1) for n, line in enumerate(REFERENCES)]
+BAD = [line if n % 2 else line.split("over")[0] for n, line in enumerate(REFERENCES)]
+RESAMPLING = Resampling(bootstrap=200, randomization=400, seed=7)
+
+
+def bleu_of(*hypotheses: Sequence[str]) -> list[TestedScore]:
+    [tested] = paired_tests(hypotheses, REFERENCES, [BLEU()], RESAMPLING)
+    return list(tested.systems)
+
+
+@pytest.mark.parametrize("test", ["bs", "ar"])
+def test_numbers_are_what_sacrebleu_prints(test: str, tmp_path: Path) -> None:
+    for name, lines in (("ref", REFERENCES), ("bad", BAD), ("good", GOOD)):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
+    samples = {"bs": RESAMPLING.bootstrap, "ar": RESAMPLING.randomization}[test]
+    command = [sys.executable, "-m", "sacrebleu", "ref", "-i", "bad", "good", "-m", "bleu"]
+    command += [f"--paired-{test}", f"--paired-{test}-n", str(samples), "--format", "json"]
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env=os.environ | {"SACREBLEU_SEED": "7"},
+        capture_output=True,
+        check=True,
+    )
+    printed = json.loads(done.stdout)
+    base, good = bleu_of(BAD, GOOD)
+    for ours, theirs in ((base, printed[0]["BLEU"]), (good, printed[1]["BLEU"])):
+        assert ours.score == theirs["score"]
+        if test == "bs":
+            assert (ours.mean, ours.interval) == (theirs["mean"], theirs["ci"])
+    ours_p = good.p_bootstrap if test == "bs" else good.p_randomization
+    assert ours_p == printed[1]["BLEU"]["p_value"]
+
+
+def test_metrics_keep_their_order_and_signatures_have_test_samples_and_seed() -> None:
+    metrics = [TER(), BLEU(), CHRF()]
+    tested = paired_tests([BAD, GOOD, GOOD], REFERENCES, metrics, RESAMPLING)
+    assert [metric.name for metric in tested] == ["TER", "BLEU", "chrF2"]
+    assert [metric.better for metric in tested] == ["lower", "higher", "higher"]
+    for metric, result in zip(metrics, tested, strict=True):
+        _, good, again = result.systems
+        assert good == again
+        assert good.score == metric.corpus_score(GOOD, [REFERENCES]).score
+        assert result.signatures["score"] == str(metric.get_signature())
+        assert "|bs:200|seed:7|" in result.signatures["bootstrap"]
+        assert "|ar:400|seed:7|" in result.signatures["randomization"]
+        assert all("version:" in signature for signature in result.signatures.values())
+
+
+def test_a_worse_system_differs_significantly() -> None:
+    base, good = bleu_of(BAD, GOOD)
+    assert good.difference == good.score - base.score > 10
+    assert good.p_bootstrap is not None and good.p_bootstrap < 0.05
+    assert good.p_randomization is not None and good.p_randomization < 0.05
+    assert good.is_sure
+    assert not base.is_sure
+    assert base.difference is base.p_bootstrap is base.p_randomization is None
+    _, bad = bleu_of(GOOD, BAD)
+    assert bad.difference is not None and bad.difference < -10
+    assert bad.is_sure
+    base, same = bleu_of(BAD, BAD)
+    assert (same.difference, same.p_bootstrap, same.p_randomization) == (0.0, 1.0, 1.0)
+    assert not same.is_sure
+    assert (base.score, base.mean, base.interval) == (same.score, same.mean, same.interval)
+
+
+@pytest.mark.parametrize(("lines", "least"), [(1, 1.0), (2, 0.5), (3, 0.25)])
+def test_a_difference_in_few_sentences_is_not_significant(lines: int, least: float) -> None:
+    # All 2**lines ways to swap them are equally probable, and two give the difference.
+    changed = [*GOOD[:lines], *REFERENCES[lines:]]
+    changed = [line if n >= lines else "nothing" for n, line in enumerate(changed)]
+    _, system = bleu_of(REFERENCES, changed)
+    assert system.difference is not None and system.difference < 0
+    assert system.p_randomization == least
+    assert not system.is_sure
+
+
+def test_only_what_a_metric_counts_is_a_difference() -> None:
+    # 36 lines differ, and the metric sees one of them.
+    base = [line.replace("the", "xxx", 1) for line in REFERENCES]
+    system = [REFERENCES[0], *(line.replace("the", "yyy", 1) for line in REFERENCES[1:])]
+    for tested in paired_tests([base, system], REFERENCES, [BLEU(), TER()], RESAMPLING):
+        assert tested.systems[1].difference != 0
+        assert tested.systems[1].p_randomization == 1.0
+        assert not tested.systems[1].is_sure
+    # Another case is a difference only to a metric that sees it.
+    upper = ["nothing", *(line.upper() for line in GOOD[1:])]
+    [tested] = paired_tests([GOOD, upper], REFERENCES, [BLEU(lowercase=True)], RESAMPLING)
+    assert tested.systems[1].difference is not None and tested.systems[1].difference < 0
+    assert tested.systems[1].p_randomization == 1.0
+    assert bleu_of(GOOD, upper)[1].is_sure
+
+
+@pytest.mark.parametrize("before", [None, "99"])
+def test_the_seed_of_the_environment_stays(
+    before: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if before is None:
+        monkeypatch.delenv("SACREBLEU_SEED", raising=False)
+    else:
+        monkeypatch.setenv("SACREBLEU_SEED", before)
+    bleu_of(BAD, GOOD)
+    assert os.environ.get("SACREBLEU_SEED") == before
+
+
+def test_a_wrong_number_of_samples_is_named() -> None:
+    for name in ("bootstrap", "randomization", "seed"):
+        with pytest.raises(InputError, match=f"{name}=0 must be at least 1"):
+            Resampling(**{"bootstrap": 1, "randomization": 1, "seed": 1, name: 0})

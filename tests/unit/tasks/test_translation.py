@@ -1,0 +1,145 @@
+"""Scores of real translations at a validation, with a translator that looks sentences up."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+import torch
+
+from tests.helpers.decoding.metrics import RAW
+from tests.helpers.training.fakes import fake_module, fake_trainer, logged, one_process
+from tests.helpers.training.updates import any_tokenizer
+from transformer.data.corpora.evaluation_text import Texts
+from transformer.decoding.translator import BLANK, Candidate, Translation, Translator
+from transformer.evaluation.metrics import score
+from transformer.quality.failures.flags import Output
+from transformer.settings.metrics import MetricsConfig
+from transformer.tasks.translation import TranslateValidation
+
+SOURCES = ["ein Hund", "zwei", "drei Katzen", "vier", "fünf"]
+REFERENCES = ["a dog runs fast .", "two birds sing now .", "three cats .", "four .", "five ."]
+TEXTS = Texts(SOURCES, [(one,) for one in REFERENCES], {})
+
+
+class Dictionary(Translator):
+    """Translates a source into its reference, but for the last, which reaches its limit."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[str]] = []
+        vars(self)["tokenizer"] = any_tokenizer()
+
+    def translate(self, texts: Sequence[str], attention: bool = False) -> list[Translation]:
+        self.asked.append(list(texts))
+        hypotheses = dict(zip(SOURCES, HYPOTHESES, strict=True))
+        return [translation(text, hypotheses[text]) for text in texts]
+
+
+def translation(source: str, text: str) -> Translation:
+    best = Candidate(text, 0.0, 0.0, (), is_unfinished=source == SOURCES[-1])
+    return replace(BLANK, text=text, nbest=(best,), source_tokens=(source,))
+
+
+HYPOTHESES = [*REFERENCES[:-1], "six !"]
+
+
+def validating(
+    translator: Any, texts: Texts, metrics: MetricsConfig, *, samples: int
+) -> TranslateValidation:
+    """The callback after the start of a fit."""
+    validation = TranslateValidation(metrics, samples)
+    trainer = fake_trainer(datamodule=Mock(texts=lambda split: texts))
+    validation.on_validation_start(trainer, Mock(translator=lambda: translator))
+    return validation
+
+
+def test_validation_scores_real_translations(caplog: pytest.LogCaptureFixture) -> None:
+    translator, module = Dictionary(), fake_module()
+    validation = validating(translator, TEXTS, RAW, samples=2)
+    with caplog.at_level(logging.INFO):
+        validation.on_validation_epoch_start(fake_trainer(global_step=7), module)
+    bleu, chrf = score(HYPOTHESES, REFERENCES, ("bleu", "chrf"), config=RAW)
+    assert 0 < bleu.value < 100
+    assert logged(module) == [{"val/bleu": bleu.value, "val/chrf": chrf.value}]
+    assert validation.latest is not None
+    assert [output.text for output in validation.latest.outputs] == HYPOTHESES
+    assert caplog.messages[0].startswith("1 of 5 outputs reached the maximum length and")
+    assert f"update 7, epoch 0.7: BLEU {bleu.value:.2f}" in caplog.messages[1]
+    assert len(caplog.messages) == 4
+    assert "zwei => two birds sing now . (reference: two birds" in caplog.messages[3]
+    # Long texts are shortened.
+    texts = Texts(SOURCES, [("x" * 1300,)] * len(SOURCES), {})
+    with caplog.at_level(logging.INFO):
+        validating(translator, texts, RAW, samples=1).on_validation_epoch_start(
+            fake_trainer(), module
+        )
+    assert caplog.messages[-1].endswith(f"(reference: {'x' * 199}…)")
+
+
+def test_validation_scores_as_the_run_says() -> None:
+    module, metrics = fake_module(), MetricsConfig(tokenize="char", lowercase=True)
+    ranges = {"first": range(2), "rest": range(2, len(SOURCES))}
+    texts = TEXTS._replace(ranges=ranges)
+    validation = validating(Dictionary(), texts, metrics, samples=0)
+    validation.on_validation_epoch_start(fake_trainer(), module)
+    indices = {"": slice(None), "_first": slice(2), "_rest": slice(2, None)}
+    for name, position in indices.items():
+        texts = HYPOTHESES[position], REFERENCES[position]
+        (bleu,) = score(*texts, ("bleu",), config=metrics)
+        assert logged(module)[0][f"val/bleu{name}"] == bleu.value
+    assert bleu.value != score(*texts, ("bleu",), config=RAW)[0].value
+
+
+def test_validation_on_a_gpu_searches_under_autocast(monkeypatch: pytest.MonkeyPatch) -> None:
+    narrow: list[bool] = []
+
+    class Watched(Dictionary):
+        def translate(self, texts: Sequence[str], attention: bool = False) -> list[Translation]:
+            narrow.append(torch.is_autocast_enabled("cuda"))
+            return super().translate(texts)
+
+    # Without a GPU torch would refuse it.
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)
+    monkeypatch.setattr("torch.cuda.amp.common.amp_definitely_not_available", lambda: False)
+    on_gpu = one_process()
+    on_gpu.root_device = torch.device("cuda")
+    validation = validating(Watched(), TEXTS, RAW, samples=0)
+    trainer = fake_trainer(strategy=on_gpu, precision="bf16-mixed")
+    validation.on_validation_epoch_start(trainer, fake_module())
+    assert set(narrow) == {True}
+
+
+@pytest.mark.parametrize("world_size", [2, 7])
+def test_the_ranks_share_the_sentences(
+    world_size: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    shares: dict[int, Any] = {}
+    for rank in range(world_size):
+        sources = SOURCES[rank::world_size]
+        outputs = [
+            Output(HYPOTHESES[SOURCES.index(source)], 0.0, source == SOURCES[-1])
+            for source in sources
+        ]
+        shares[rank] = outputs, (int(SOURCES[-1] in sources), len(sources))
+
+    def all_gather_object(gathered: list[Any], own: Any) -> None:
+        assert own == shares[trainer.global_rank]
+        gathered[:] = [shares[rank] for rank in range(world_size)]
+
+    monkeypatch.setattr(torch.distributed, "all_gather_object", all_gather_object)
+    asked, values = [], []
+    for rank in range(world_size):
+        translator, module = Dictionary(), fake_module()
+        trainer = fake_trainer(global_rank=rank, world_size=world_size, is_global_zero=not rank)
+        validation = validating(translator, TEXTS, RAW, samples=0)
+        validation.on_validation_epoch_start(trainer, module)
+        asked += translator.asked[0]
+        values += logged(module)
+    assert sorted(asked) == sorted(SOURCES)  # each once
+    bleu, chrf = score(HYPOTHESES, REFERENCES, ("bleu", "chrf"), config=RAW)
+    warnings = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert [line.startswith("1 of 5 outputs reached the maximum") for line in warnings] == [True]
+    # Every rank logs the score of all sentences in their own order.
+    assert values == [{"val/bleu": bleu.value, "val/chrf": chrf.value}] * world_size
