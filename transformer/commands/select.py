@@ -111,7 +111,7 @@ def _candidates(line: str, where: str) -> dict[str, float]:
     """
     try:
         values = json.loads(line)
-        scores = {}
+        scores: dict[str, float] = {}
         for candidate in values["nbest"] or [values]:
             text = str(candidate["text"])
             text.encode()  # half of a surrogate pair is an error
