@@ -7,34 +7,14 @@ import pytest
 
 from benchmarks.training.profiling import (
     KINDS,
-    OTHER,
-    PRODUCTS,
     SETTINGS,
     Profiled,
-    char_kind,
     table,
 )
 from tests.helpers.runs.runs import SMALL, composed, corpus_overrides
 from transformer.runs.train import fit
 
 pytestmark = pytest.mark.thorough
-
-
-def test_the_row_of_an_operation() -> None:
-    rows = {
-        "aten::addmm": PRODUCTS,
-        "aten::_softmax_backward_data": "softmax, masks, cross-entropy",
-        "FusedLoss": "softmax, masks, cross-entropy",
-        "autograd::engine::evaluate_function: NllLossBackward0": "softmax, masks, cross-entropy",
-        "aten::bernoulli_": "random numbers, dropout",
-        "aten::native_layer_norm_backward": "layer norm",
-        "aten::_fused_adam_": "Adam, clipping",
-        "aten::_to_copy": "copies, casts, zeros",
-        "aten::mul": "sums, scaling, relu",
-        "aten::ge": "random numbers, dropout",
-        "aten::view": OTHER,
-    }
-    assert {operation: char_kind(operation) for operation in rows} == rows
 
 
 class Ended(Exception):

@@ -22,19 +22,6 @@ def test_an_all_reduce_takes_bytes_and_steps() -> None:
     assert scaling.send_seconds(1e9, 32, RATES) == pytest.approx(steps + number)
 
 
-def test_what_the_backward_pass_hides() -> None:
-    buckets = [500_000_000, 500_000_000]
-    each = scaling.send_seconds(5e8, 32, RATES)
-    totals = scaling.send_seconds(0, 32, RATES)
-    # All but the last bucket, in a long backward pass.
-    hidden, bare = scaling.update_seconds(10.0, buckets, 32, RATES)
-    assert hidden == pytest.approx(10 + each + totals)
-    assert bare == pytest.approx(10 + 2 * each + totals)
-    # Two thirds of the update, where that is less.
-    hidden, _ = scaling.update_seconds(0.015, buckets, 32, RATES)
-    assert hidden == pytest.approx(0.015 + 2 * each - 0.01 + totals)
-
-
 @pytest.mark.thorough
 def test_two_processes_send_what_the_formula_says(tmp_path: Path) -> None:
     small = [*corpus_overrides(tmp_path), *SMALL, "data.batch_tokens=128", "report=none"]

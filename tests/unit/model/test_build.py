@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tests.helpers.model.models import tiny_config, tiny_transformer
@@ -13,7 +13,6 @@ from transformer.common.errors import InputError
 from transformer.model.attention.attention_context import AttentionContext
 from transformer.model.attention.kernels import sdpa
 from transformer.model.build import build_transformer
-from transformer.model.initialization import draw_weights
 from transformer.model.transformer import Transformer
 
 
@@ -57,16 +56,6 @@ def test_tying(tie_embeddings: str, tables: int) -> None:
     assert len({id(source), id(target), id(projection)}) == tables
 
 
-def test_tied_tables_learn_from_both_sides() -> None:
-    model = tiny_transformer(tie_embeddings="decoder")
-    hidden = model(torch.tensor([[5, 6, 3]]), torch.tensor([[2, 7, 8]]))
-    model.logits(hidden)[..., 20].sum().backward()
-    gradient = model.projection.weight.grad
-    assert gradient is not None
-    touched = gradient.abs().sum(1).nonzero().flatten().tolist()
-    assert touched == [2, 7, 8, 20]
-
-
 def test_initial_weights() -> None:
     torch.manual_seed(1)
     model = build_transformer(
@@ -98,12 +87,6 @@ def test_initial_weights() -> None:
     assert model.source_embedding.positions is not model.target_embedding.positions
 
 
-def test_an_embedding_of_a_layer_of_the_user_has_no_padding() -> None:
-    table = nn.Embedding(50, 16)
-    draw_weights(table, nn.Linear(1, 1), tiny_config())
-    assert table.weight.any(1).all()
-
-
 def test_glorot_bounds() -> None:
     torch.manual_seed(1)
     config = tiny_config(d_model=64, ffn_dim=96)
@@ -124,15 +107,6 @@ def test_glorot_bounds() -> None:
         largest = linear.weight.abs().max().item()
         assert 0.99 * bound < largest <= bound
         assert not linear.bias.any()
-
-
-@pytest.mark.parametrize(("norm_order", "final"), [("pre", nn.LayerNorm), ("post", nn.Identity)])
-def test_only_a_pre_norm_stack_is_closed_by_a_norm(norm_order: str, final: type) -> None:
-    model = tiny_transformer(norm_order=norm_order)
-    assert type(model.encoder.final_norm) is type(model.decoder.final_norm) is final
-    norms = sum(isinstance(module, nn.LayerNorm) for module in model.modules())
-    # Two sublayers in each of two encoder layers, three in each of two decoder layers.
-    assert norms == 2 * 2 + 2 * 3 + (2 if norm_order == "pre" else 0)
 
 
 def test_dropouts_reach_their_places() -> None:
@@ -162,15 +136,6 @@ def test_base_and_big_are_as_large_as_in_the_paper() -> None:
     assert size(preset("base", vocab)) == expected
     # Table 3 gives 213 million.
     assert size(preset("big", 37_000)) == pytest.approx(213e6, rel=0.02)
-
-
-@pytest.mark.parametrize("name", ["tiny", "small", "base", "big"])
-def test_every_preset_computes_shapes_without_memory(name: str) -> None:
-    model = preset(name, 1000)
-    assert all(parameter.is_meta for parameter in model.parameters())
-    tokens = torch.ones(2, 5, dtype=torch.int64, device="meta")
-    hidden = model(tokens, tokens[:, :3])
-    assert model.logits(hidden).shape == (2, 3, 1000)
 
 
 def test_a_start_outside_of_the_vocabulary_is_refused() -> None:

@@ -16,9 +16,3 @@ def test_every_row_of_the_table_leads_to_its_names() -> None:
         text = (folder / file).read_text("utf-8")
         for name in names.split(", "):
             assert re.search(rf"^(class|def) {name}\b", text, re.M), (file, name)
-
-
-def test_every_file_that_is_named_exists() -> None:
-    folder = Path(str(transformer.model.__file__)).parent
-    for file in re.findall(r"[\w./]+(?:\.py|/)(?=[\s:,;.])", transformer.model.__doc__ or ""):
-        assert (folder / file).exists() or file.startswith("docs/"), file

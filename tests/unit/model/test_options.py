@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from tests.helpers.model.models import tiny_config, tiny_transformer
 from tests.helpers.model.tolerance import assert_close
 from transformer.common.errors import InputError
-from transformer.common.schema import typed
 from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.attention.scaled_dot_product import Kernel
 from transformer.model.build import build_transformer
@@ -239,32 +238,6 @@ def test_a_pattern_of_the_decoder_leaves_the_encoder_alone() -> None:
     assert torch.equal(one.encode(SOURCE).hidden, other.encode(SOURCE).hidden)
 
 
-@pytest.mark.parametrize("field", [field for field in FIELDS if choices(field)])
-def test_an_unknown_word_is_refused_with_all_known_ones(field: str) -> None:
-    with pytest.raises(InputError) as caught:
-        typed(ModelConfig, tiny_config().to_dict() | {field: "Full"}, "model")
-    assert str(caught.value).startswith(
-        f"model.{field}='Full' must be {' or '.join(choices(field))}"
-    )
-
-
 def test_a_translator_needs_a_decoder() -> None:
     with pytest.raises(InputError, match=r"model\.decoder_layers=0 leaves no decoder; set at"):
         tiny_transformer(decoder_layers=0)
-
-
-@pytest.mark.parametrize("positions", choices("positions"))
-def test_beyond_the_longest_length(positions: str) -> None:
-    """As the table in docs/attention.md says."""
-    model = tiny_transformer(positions=positions, max_length=8)
-    tokens = torch.arange(80)[None] % 20 + 4
-    if positions == "learned":
-        for source, target in ((tokens, tokens[:, :8]), (tokens[:, :8], tokens)):
-            with pytest.raises(InputError, match=r"a sentence of 80 tokens does not fit .*=8;"):
-                model(source, target)
-    else:
-        output = model(tokens, tokens)
-        output.square().sum().backward()
-        assert output.isfinite().all()
-        for weight in model.parameters():
-            assert weight.grad is None or weight.grad.isfinite().all()

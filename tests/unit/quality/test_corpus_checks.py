@@ -34,24 +34,14 @@ def pair(source: str, target: str) -> NumberedPair:
     return NumberedPair(1, source, target, 1, 1)
 
 
-CONTROL = [0, 9, 13, 0x7F, 0x85, 0xAD, 0x200B, 0x200D, 0x200E, 0x2028, 0xFEFF, 0xE000]
-CONTROL += [0x1FFFE, 0xEFFFF, 0xF0001]
-NO_CONTROL = ["a b", "l’été à\u00a05\u202fh", "　日本", "می\u200cخواهم", "👩\u200d👩\u200d👧", ""]
-NO_CONTROL += ["\u202aא\u202c", "\u2067א\u2069"]
-NO_CONTROL += [f"{a}\u200b{b}" for a, b in ("กข", "ກຂ", "ကခ", "កខ")]
-
-
-@pytest.mark.parametrize(
-    ("text", "code"),
-    [(f"a{chr(code)}b", code) for code in CONTROL] + [(text, None) for text in NO_CONTROL],
-)
-def test_control_characters(text: str, code: int | None) -> None:
-    found = find_control(pair(text, ""))
-    if code is None:
-        assert found is None
-    else:
-        assert found is not None and f"U+{code:04X}" in found.message
-        assert found.message.isprintable()
+def test_control_characters() -> None:
+    for code in (0, 9, 0x85, 0xAD, 0x200B, 0x200D, 0x2028, 0xFEFF, 0xE000, 0x1FFFE, 0xF0001):
+        fault = find_control(pair(f"a{chr(code)}b", ""))
+        assert fault is not None and f"U+{code:04X}" in fault.message
+        assert fault.message.isprintable()
+    typography = "l’été à\u00a05\u202fh　日本"
+    for text in (typography, "می\u200cخواهم", "👩\u200d👩\u200d👧", "\u202aא\u202c", "ก\u200bข"):
+        assert find_control(pair(text, "")) is None, text
 
 
 # Some words of these are translated, some are kept.
@@ -66,7 +56,6 @@ TRANSLATED = [
 Cases = list[tuple[str, str, bool]]
 COPIES: Cases = [
     ("This small dog is long.", "this small dog is long !", True),
-    ("Der kleine Hund ist hier.", "Der kleine Hund ist hier.", True),
     ("SET THE LONG NAME FOR THIS", "SET THE LONG NAME FOR THIS", False),
     (
         "The long name of the small dog on this server is foo.",
@@ -74,85 +63,56 @@ COPIES: Cases = [
         True,
     ),
     # Blanks and hyphens count: a compound is a translation.
-    ("mail server", "Mailserver", False),
     ("small mail server queue", "small-mail-server-queue", False),
     # Names, terms, titles and code.
     ("small dog", "small dog", False),
     ("The Small Dog for the Cat", "The Small Dog for the Cat", False),
-    ("Mail Server Foo Bar", "Mail Server Foo Bar", False),
     ("for this; do { small = long; }", "for this; do { small = long; }", False),
-    ("A. Dog, B. Long, the small name for this", "A. Dog, B. Long, the small name for this", False),
     ("foo-for-the-dog --small --long", "foo-for-the-dog --small --long", False),
     ("The dog.", "Der Hund.", False),
-    ("1984", "1984", False),
-    ("", "", False),
     ("a", "", False),
 ]
 NUMBERS: Cases = [
     ("In 1998", "Im Jahr 1989", True),
-    ("version 2.10", "Version 2.12", True),
     ("3 files and 3 folders", "3 Dateien und 4 Ordner", False),
     ("GTK+ 2 and 3 files", "GTK+ 4 und 3 Dateien", True),
-    ("three of 5 files", "3 von fünf Dateien", False),
     ("since 1993-4 and May 05", "seit 1993 und Mai 2005", False),
     ("e.g. -0400", "z. B. +0100", False),
     ("4-bit images", "Bilder mit 16 Farben", False),
-    ("start:20", "start:21", False),
-    ("Python 3, also for 3.1", "Python 3.1", False),
     ("1,000.5 or 1,234,567", "1.000,5 oder 1.234.567", False),
-    ("12,500 users", "12\u202f500 Nutzer, 12 500 Nutzer", False),
     ("at 4.30 pm", "um 16:30 Uhr", False),
     ("the early 1990s, the 1800s", "die frühen 90er, das 19. Jahrhundert", False),
     ("5 thousand, 2.5 million", "5000, 2 500 000", False),
-    ("since 2005-08-01", "seit dem 1.8.2005", False),
     ("two of 12", "zwei von zwölf", False),
     ("%s has %d bytes", "%2$s Byte hat %1$s", False),
-    ("３ files", "3 Dateien", False),
-    ("no number", "Nr. 5", False),
-    # Numbers of many digits.
-    (f"3 pm {'1' * 5000}", f"4 pm {'2' * 5000}", False),
     (f"at pm {'1' * 5000}", f"um pm {'2' * 5000}", True),
 ]
 ADDRESSES: Cases = [
     ("see http://a.org/one", "siehe http://a.org/two", True),
     ("ask one@a.org", "fragen Sie two@a.org", True),
-    ("see http://a.org/one.", "siehe (https://www.a.de/one/)", False),
-    ("see https://a.org/en/one.html", "siehe https://a.org/de/one.de.html", False),
+    ("see https://a.org/en/one.html", "siehe (https://a.org/de/one.de.html)", False),
     ("https://en.wikipedia.org/wiki/Dog", "https://de.wikipedia.org/wiki/Hund", False),
     ("see http://a.org", "siehe http://a.org/handbuch", False),
-    ("see http://a.org/one", "siehe dort", False),
     ("see http://a.org/one", "fragen Sie two@a.org", False),
 ]
-MOJIBAKE: Cases = [
-    ("", "Der schÃ¶ne KÃ¤fer", True),
-    ("", "Itâ€™s a dog", True),
-    ("", "Der schöne Käfer heißt Ångström", False),
-    ("", "犬 が 寝 る 。", False),
-    ("", "plain", False),
-    ("", "»Ü«, »ß« und »Überschreibung alter Dateien«", False),
-    ("", "Œuvre à « été » – l’œil", False),
-    ("", "don\x92t", True),
+CHARACTERS: list[tuple[FindFault, str, str, bool]] = [
+    (find_mojibake, "", "Der schÃ¶ne KÃ¤fer", True),
+    (find_mojibake, "", "»Ü«, »ß« und »Überschreibung alter Dateien«", False),
+    (find_mojibake, "", "don\x92t", True),
+    (find_replacement, "the sign \ufffd", "das Zeichen »\ufffd«", False),
+    (find_replacement, "the K\ufffdfer", "der Käfer", True),
+    (find_not_nfc, "schön", "schön", False),
+    (find_not_nfc, "x" * 100 + "scho\u0308n", "", True),
 ]
-REPLACEMENT: Cases = [
-    ("the sign \ufffd", "das Zeichen »\ufffd«", False),
-    ("the K\ufffdfer", "der Käfer", True),
-]
-NOT_NFC: Cases = [("schön", "schön", False), ("x" * 100 + "scho\u0308n", "", True)]
 
 
 @pytest.mark.parametrize(
     ("find", "source", "target", "fault"),
     [
-        (find, *case)
-        for find, cases in (
-            (partial(find_copy, Lexicon(TRANSLATED)), COPIES),
-            (find_different_numbers, NUMBERS),
-            (find_different_urls, ADDRESSES),
-            (find_mojibake, MOJIBAKE),
-            (find_replacement, REPLACEMENT),
-            (find_not_nfc, NOT_NFC),
-        )
-        for case in cases
+        *((partial(find_copy, Lexicon(TRANSLATED)), *case) for case in COPIES),
+        *((find_different_numbers, *case) for case in NUMBERS),
+        *((find_different_urls, *case) for case in ADDRESSES),
+        *CHARACTERS,
     ],
 )
 def test_a_check_finds_its_fault_alone(
@@ -169,9 +129,7 @@ LONGEST = 1_000_000
     ("find", "text"),
     [
         (find_different_numbers, " ".join(map(str, range(3, 20003)))),
-        (find_different_urls, "a" * LONGEST),
         (find_different_urls, "a." * (LONGEST // 2)),
-        (find_different_urls, " ".join(f"a{n}@b.org" for n in range(9000))),
         (partial(find_copy, Lexicon([])), f"a{'-' * LONGEST}a b"),
     ],
 )
@@ -294,8 +252,6 @@ PAIRS = [("walk\tV;PST", "w A k"), ("we go\tV;NFIN", "w i g")]
     [
         ("source", "go we\tV;PST", None),
         ("source", "wü\tV;PST;S", '"ü" U+00FC "S" in "wü⟨U+0009⟩V;PST;S"'),
-        ("source", "go\tN;FUT", '"N" "FUT" in "go⟨U+0009⟩N;FUT"'),
-        ("target", "A g", None),
         ("target", "w wA", '"wA" in "w wA"'),
     ],
 )

@@ -36,6 +36,9 @@ ONCE += ("replacement", "mojibake", "not_nfc", "too_long", "markup_both", "numbe
 """Checks that find nothing else in the planted text."""
 
 
+LEAKS = ("leak", "leak_source", "leak_target")
+
+
 def finding(examination: Examination, split: str, check: str) -> Finding:
     (found,) = [f for f in examination.findings if (f.split, f.check) == (split, check)]
     return found
@@ -56,16 +59,9 @@ def test_a_planted_fault_is_found_with_its_line(planted: Examination, check: str
         assert finding(planted, "validation", check).count == 0
 
 
-def test_leaks_are_counted_by_pair_and_by_side(planted: Examination) -> None:
-    counts = {
-        name: finding(planted, "test", name).count for name in CHECKS if name.startswith("leak")
-    }
+def test_leaks_a_shift_and_shuffled_text_are_found(planted: Examination, tmp_path: Path) -> None:
+    counts = {name: finding(planted, "test", name).count for name in LEAKS}
     assert counts == {"leak": 1, "leak_source": 2, "leak_target": 2}
-    (example,) = finding(planted, "test", "leak").examples
-    assert (example.line, example.message) == (5, "is in the training text, line 60")
-
-
-def test_a_shift_is_described_and_shuffled_text_found(planted: Examination, tmp_path: Path) -> None:
     found = finding(planted, "train", "misaligned")
     (example,) = found.examples
     assert "the source fits the target 1 line below" in example.message
@@ -86,18 +82,6 @@ def test_only_planted_text_exceeds_thresholds(tmp_path: Path, planted: Examinati
     examination = examine(written(clean_texts(), tmp_path), examination_config())
     assert exceeded(examination) == []
     assert examination.pairs == {"train": 1000, "validation": 80, "test": 80}
-    assert examination.skipped == {}
-
-
-def test_only_enabled_checks_run_and_examples_are_limited(tmp_path: Path) -> None:
-    texts = clean_texts()
-    texts["train"] += [("", "")] * 50
-    config = examination_config(("empty", "duplicate"), examples=2)
-    examination = examine(written(texts, tmp_path), config)
-    assert [(f.count, len(f.examples)) for f in examination.findings if f.count] == [
-        (50, 2),
-        (49, 2),
-    ]
 
 
 def test_languages_are_detected_and_swapped_sides_found(tmp_path: Path) -> None:
@@ -146,20 +130,10 @@ def test_faults_are_warnings(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
     assert lines == [record.message for record in caplog.records]
     found = {line.split(" pairs: ")[1].split(" ")[0] for line in lines}
     assert found == {"empty", "copy", "misaligned", "replacement", "leak"}
-    warned = {
-        record.message.split(" pairs: ")[1].split(" ")[0]
-        for record in caplog.records
-        if record.levelno == logging.WARNING
-    }
-    # One line in a thousand is few.
-    assert warned == {"empty", "misaligned", "leak"}
-    (leak,) = [line for line in lines if "leak" in line]
-    assert leak == (
-        f"test: 1 of 80 pairs: leak ({tmp_path}/test.en:5: is in the training text, line 60); "
-        "transformer doctor shows more"
-    )
+    warnings = [record for record in caplog.records if record.levelno == logging.WARNING]
+    # Empty, misaligned, leak: the other two are one line in a thousand.
+    assert len(warnings) == 3
     # As of texts and summaries, whose lengths are not compared.
-    assert ["max_ratio=null" in line for line in lines] == ["misaligned" in line for line in lines]
     summaries = log_faults(preflight_config(tmp_path, max_ratio=None))
     assert summaries == [line for line in lines if "misaligned" not in line]
 

@@ -71,14 +71,3 @@ def test_the_page_holds_every_weight_and_measure() -> None:
                 assert one["weights"] == expected
                 character = kind.characters[layer][head]
                 assert one["entropy"] == character.entropy
-
-
-def test_the_numbers_are_written_for_programs_too() -> None:
-    view = attention_view(["▁A"], ["▁Ein"], layers=2, heads=3)
-    told = json.loads(json.dumps(view.to_json()))
-    assert [one["kind"] for one in told["attention"]] == ["encoder", "decoder", "cross"]
-    heads = told["attention"][2]["heads"]
-    assert [(head["layer"], head["head"]) for head in heads] == [
-        (layer, head) for layer in range(2) for head in range(3)
-    ]
-    assert heads[4]["confidence"] == view.kinds[2].characters[1][1].confidence

@@ -41,8 +41,7 @@ def near(query: int, key: int, window: int) -> bool:
     return key in range(query - window, query + window + 1)
 
 
-@pytest.mark.parametrize("window", [1, 3, 7, 100])
-@pytest.mark.parametrize("first", [1, 4, 100])
+@pytest.mark.parametrize(("window", "first"), [(1, 1), (3, 4), (100, 1), (3, 100)])
 def test_patterns_are_bands_and_global_tokens(window: int, first: int) -> None:
     band = by_hand(lambda q, k: near(q, k, window))
     assert torch.equal(seen(Sliding(window)), band)
@@ -81,10 +80,8 @@ def test_links_depend_on_the_seed_and_not_on_the_length() -> None:
 @pytest.mark.parametrize(
     ("seed", "expected"),
     [
-        (0, [[1382716713, 1935037146], [213479638, 94362758]]),
         (7, [[863798484, 309975530], [416989353, 1420732554]]),
         (-1, [[447389312, 820811469], [968343615, 998324100]]),
-        (2**63, [[1382716713, 1935037146], [213479638, 94362758]]),
         (10**30, [[994603138, 1464184734], [1059911308, 1841149192]]),
     ],
 )

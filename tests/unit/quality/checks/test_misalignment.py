@@ -51,18 +51,7 @@ def test_a_missing_line_and_a_shuffled_stretch() -> None:
     assert abs(found.start - 1000) <= 25 and abs(found.stop - 1300) <= 25
 
 
-@pytest.mark.parametrize("tenths", [1, 5, 9])
-def test_lines_before_a_large_shift_are_no_fault(tenths: int) -> None:
-    source, target = text(6000, tenths)
-    start = 600 * tenths
-    target[start:] = np.roll(target[start:], 20)
-    (found,) = find_stretches(source, target)
-    assert (found.shift, found.stop) == (None, 6000)
-    assert abs(found.start - start) <= 25
-
-
-@pytest.mark.parametrize("fraction", [0.1, 0.3, 0.6, 0.9])
-@pytest.mark.parametrize("noise", [0.4, 0.6, 0.9])
+@pytest.mark.parametrize(("fraction", "noise"), [(0.1, 0.4), (0.3, 0.9), (0.9, 0.6)])
 def test_a_freely_translated_part_is_no_fault(fraction: float, noise: float) -> None:
     literal, free = (
         text(round(6000 * fraction), 1, 0.1),
@@ -77,7 +66,7 @@ def test_a_freely_translated_part_is_no_fault(fraction: float, noise: float) -> 
     assert find_stretches(source, target) == []
 
 
-@pytest.mark.parametrize("length", [0, 1, 17, 40])
+@pytest.mark.parametrize("length", [0, 17])
 def test_equal_lengths_and_few_lines_are_no_evidence(length: int) -> None:
     with warnings.catch_warnings(action="error"):
         same = np.full(2000, length)

@@ -5,10 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-import torch
 
 from tests.helpers.decoding.translators import tiny_translator
-from transformer.common.errors import InputError
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.translator import Translation
 from transformer.quality.failures.flagging import SAMPLES, Flagging
@@ -110,18 +108,3 @@ def test_constraints_hold_for_what_is_taken() -> None:
     assert found[0].unmet == () and found[0].flags
     # Sampling cannot look for a phrase.
     assert translate(flagging("resample", beam_size=4), TEXTS[:1], [must])[0].unmet == ()
-
-
-def test_a_search_of_one_candidate_has_no_next() -> None:
-    with pytest.raises(InputError, match="next_best needs a search of several candidates"):
-        flagging("next_best", algorithm="greedy", beam_size=1)
-    with pytest.raises(InputError, match="searches with the model"):
-        exported = tiny_translator(nbest=1)
-        exported.model.to(torch.device("meta"))
-        Flagging(exported, Choosy(), "resample")
-
-
-def test_samples_have_no_shortlist() -> None:
-    other = flagging("resample", beam_size=4, shortlist="short.npz").candidate_search
-    assert other is not None
-    assert (other.search.algorithm, other.search.shortlist) == ("sampling", None)
