@@ -2,20 +2,14 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
-from benchmarks.gpu import __main__ as gpu
-from benchmarks.gpu import experiments
-from benchmarks.gpu.measure import LATE, Bench, CompilerCache, Line, OutOfTime, Runner
+from benchmarks.gpu.measure import LATE, CompilerCache, Line
 from benchmarks.gpu.rows import ROWS, TABLES, Row
 
 ROOT = Path(__file__).parents[3]
@@ -83,56 +77,3 @@ def test_after_the_deadline_each_row_says_so(tmp_path: Path) -> None:
     process.communicate()
     assert process.returncode == 1
     assert [line["why"] for line in kept(tmp_path)] == [LATE] * len(ROWS)
-
-
-@dataclass(frozen=True)
-class Made:
-    """A row that does as the test says."""
-
-    name: str
-    act: Callable[[Bench], dict[str, Any]]
-    table: str = "made"
-    compiles: bool = False
-
-    def measure(self, bench: Bench) -> dict[str, Any]:
-        return self.act(bench)
-
-
-def run_made(folder: Path, *rows: Made, **settings: Any) -> list[Line]:
-    bench = replace(Bench.tiny(folder), **settings)
-    return Runner(rows, bench).run()  # type: ignore[arg-type]
-
-
-def test_a_row_that_fails_says_why_and_the_next_is_measured(tmp_path: Path) -> None:
-    def fail(bench: Bench) -> dict[str, Any]:
-        raise RuntimeError("no\nkernel")
-
-    def too_long(bench: Bench) -> dict[str, Any]:
-        raise OutOfTime
-
-    missing = Row("made", "missing", "no_module:row")
-    lines = run_made(tmp_path, Made("fails", fail), Made("late", too_long), missing)  # type: ignore[arg-type]
-    lines += run_made(tmp_path, Made("works", lambda bench: {"ms": 1.0}))
-    assert lines == kept(tmp_path)
-    assert [line.get("why", line.get("values")) for line in lines] == [
-        "RuntimeError: no kernel",
-        LATE,
-        "ModuleNotFoundError: No module named 'benchmarks.gpu.no_module'",
-        {"ms": 1.0},
-    ]
-
-
-@pytest.mark.parametrize(
-    ("main", "arguments"), [(gpu.main, ["all"]), (experiments.main, ["--data", "nowhere"])]
-)
-def test_without_a_gpu_one_line_says_so(
-    main: Callable[[list[str]], int],
-    arguments: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert main(arguments) == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert re.fullmatch("error: .* needs a CUDA GPU.*\n", printed.err)

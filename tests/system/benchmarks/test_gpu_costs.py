@@ -9,10 +9,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from benchmarks.gpu import __main__ as gpu
 from benchmarks.gpu.cost import BASE, BIG, Size
 from benchmarks.gpu.measure import Bench
-from benchmarks.gpu.models import built, made_batches, model_config, preset, size_of
+from benchmarks.gpu.models import built, model_config, size_of
 from transformer.cli.config import compose_config, run_settings
-from transformer.model.build import build_transformer
-from transformer.settings.model import ModelConfig
 from transformer.training.losses.cross_entropy import cross_entropy
 
 ROOT = Path(__file__).parents[3]
@@ -37,29 +35,6 @@ def test_costs_are_those_of_the_model(name: str, size: Size, unchecked: None) ->
         assert counted.get_total_flops() == 3 * size.forward_flops(20, 30)
         loss.backward()
     assert counted.get_total_flops() == 3 * size.training_flops(20, 30)
-
-
-@pytest.mark.thorough
-def test_activations_are_near_what_autograd_keeps() -> None:
-    model = build_transformer(ModelConfig(**preset("model", "base")).sized(1000, 1000)).train()
-    (batch,) = made_batches(Bench.tiny(ROOT), 500, 1)
-    weights = {weight.untyped_storage().data_ptr() for weight in model.parameters()}
-    kept: dict[int, torch.UntypedStorage] = {}
-
-    def see(tensor: torch.Tensor) -> torch.Tensor:
-        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage()
-        return tensor
-
-    with (
-        torch.autocast("cpu", torch.bfloat16),
-        torch.autograd.graph.saved_tensors_hooks(see, lambda tensor: tensor),
-    ):
-        model(batch.source, batch.target_input)
-    total = sum(one.nbytes() for pointer, one in kept.items() if pointer not in weights)
-    size = size_of(model.config)
-    layers = size.parameters - size.vocabulary * size.width
-    activations = total - 2 * layers  # autocast keeps a copy of the weights, too
-    assert activations / batch.positions * 2 == pytest.approx(BASE.activation_bytes, rel=0.1)
 
 
 def test_the_page_has_the_tables_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:

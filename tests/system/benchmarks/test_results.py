@@ -1,6 +1,5 @@
 """The tables of results and of ablations, made of what the runs have written."""
 
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -9,15 +8,12 @@ import pytest
 from benchmarks.results import ablations, results
 from benchmarks.results.ablations import CHAINS, Change, compared, system, training
 from benchmarks.results.results import (
-    RESULTS,
-    Measured,
     Result,
     columns,
-    command,
     measured,
     row,
 )
-from benchmarks.support.records import Records, machine, short
+from benchmarks.support.records import machine, short
 from benchmarks.support.trained import Trained
 from tests.system.runs.test_experiments import write_corpus
 from transformer.__main__ import main
@@ -39,31 +35,6 @@ def test_a_line_of_results_says_what_was_measured(trained: Trained) -> None:
     assert said["machine"] == machine(1)
     assert said["commit"] == short(trained.commit)
     assert found.signatures == {"BLEU": bleu["signature"], "chrF2": chrf["signature"]}
-    commit = "0123456789" * 4
-    assert (short(commit), short(f"{commit} {commit}+")) == ("0123456", "0123456 0123456+")
-    # A changed experiment has a name and a line of its own.
-    result = Result("pocket", None, "en-de", "B", "loss=label_smoothed")
-    assert len({one.name for one in RESULTS}) == len(RESULTS)
-    assert result.name == "pocket-en-de-label_smoothed"
-    run = result.run(Path("data"), Path("runs"), seed=2)
-    assert run.overrides[:2] == ("experiment=pocket", "loss=label_smoothed")
-    assert "data.root=FOLDER" not in command(run)
-    assert row(result, [measured(result, 2, trained)])[0] == "pocket loss=label_smoothed"
-
-
-def test_records_outlive_the_trainings(trained: Trained, tmp_path: Path) -> None:
-    first = measured(Result("pocket", "pocket", "en-de", "B"), 1, trained)
-    second = replace(first, seed=2)
-    again = replace(first, validation=50.0)
-    records = Records(tmp_path / "records.jsonl", Measured, key=("name", "seed"))
-    assert records.read() == []
-    for record in (second, first, again):
-        records.keep(record)
-    assert records.read() == [again, second]
-    with open(records.path, "a") as file:
-        file.write('{"name": "x"}\n')
-    with pytest.raises(SystemExit, match=r"records\.jsonl, line 3: .*missing"):
-        records.read()
 
 
 @pytest.mark.parametrize("module", [ablations, results])

@@ -226,18 +226,6 @@ def test_a_kernel_is_another_and_computes_the_same(field: str) -> None:
             assert_close(other[1] / first[1].abs().max(), first[1] / first[1].abs().max())
 
 
-@pytest.mark.parametrize("field", ["num_kv_heads", "head_dim", "decoder_pattern"])
-def test_null_is_what_its_description_says(field: str) -> None:
-    needs = {"pattern": "sliding"}
-    spelled_out = {"num_kv_heads": 4, "head_dim": 16 // 4, "decoder_pattern": "sliding"}[field]
-    assert same(effect(needs | {field: None}), effect(needs | {field: spelled_out}))
-
-
-def test_a_pattern_of_the_decoder_leaves_the_encoder_alone() -> None:
-    one, other = (fill(tiny_transformer(decoder_pattern=name)) for name in (None, "sliding"))
-    assert torch.equal(one.encode(SOURCE).hidden, other.encode(SOURCE).hidden)
-
-
 def test_a_translator_needs_a_decoder() -> None:
     with pytest.raises(InputError, match=r"model\.decoder_layers=0 leaves no decoder; set at"):
         tiny_transformer(decoder_layers=0)

@@ -54,12 +54,6 @@ def test_padding_is_not_seen(causal: bool, convolution_window: int | None) -> No
         assert_close(model(padded)[0, :3], model(torch.tensor([[5, 6, 7]]))[0])
 
 
-@pytest.mark.parametrize(("tie", "tied"), [("none", False), ("decoder", True), ("all", True)])
-def test_tying_the_projection(tie: str, tied: bool) -> None:
-    model = stack(True, tie_embeddings=tie)
-    assert (model.projection.weight is model.embedding.tokens.lookup.weight) is tied
-
-
 def test_outputs_differ_from_inputs_only_untied() -> None:
     model = stack(False, target_vocab_size=5, tie_embeddings="none")
     assert model.logits(model(torch.tensor([[5, 6]]))).shape == (1, 2, 5)

@@ -1,6 +1,5 @@
 """Single checks: pairs with and without their faults."""
 
-import time
 from functools import partial
 
 import numpy as np
@@ -12,7 +11,6 @@ from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.quality.check import FindFault, Side, bare, either_side, quoted
 from transformer.quality.checks.characters import (
     Alphabet,
-    char_script,
     describe_foreign_script,
     find_control,
     find_mojibake,
@@ -121,25 +119,6 @@ def test_a_check_finds_its_fault_alone(
     assert (find(pair(source, target)) is not None) is fault
 
 
-LONGEST = 1_000_000
-"""Characters of the longest line."""
-
-
-@pytest.mark.parametrize(
-    ("find", "text"),
-    [
-        (find_different_numbers, " ".join(map(str, range(3, 20003)))),
-        (find_different_urls, "a." * (LONGEST // 2)),
-        (partial(find_copy, Lexicon([])), f"a{'-' * LONGEST}a b"),
-    ],
-)
-def test_a_long_line_takes_no_minutes(find: FindFault, text: str) -> None:
-    start = time.process_time()
-    find(pair(f"3 pm, a@b.org {text}", f"{text} x@y.org, 4 pm"))
-    find(pair(f"{text} b", f"{text} B"))
-    assert time.process_time() - start < 5
-
-
 LONG = "This program shows the names of all users that are logged in, with their terminals."
 LANGER = "Dieses Programm zeigt die Namen aller Benutzer, die angemeldet sind, und ihre Terminals."
 
@@ -156,7 +135,6 @@ LANGER = "Dieses Programm zeigt die Namen aller Benutzer, die angemeldet sind, u
         ),
         # Labels are not closed, and their translations may be.
         (LONG.rstrip("."), f"{LANGER[:-1]}, auch die der Rechner, an denen sie sitzen.", False),
-        ("use of 2/29", "Der 29. Februar kommt in einem Jahr vor, das keiner hat.", False),
         ("the main program of the suite.", f"das wichtigste Programm (d.h. {LANGER}).", False),
         # Titles and short texts are translated freely.
         ("graph theory IDE", "Integrierte Entwicklungsumgebung für Graphentheorie", False),
@@ -176,10 +154,12 @@ def test_broken_text_and_short_quotes() -> None:
         assert (find_disproportion(usual, 4.0, cut) is not None) is closed
     assert UsualLengths.fit([(LONG, LANGER)] * 300).closed == (True, True)
     assert UsualLengths.fit([(LONG, LANGER), (LONG, "ja")] * 200).closed == (True, False)
-    text = quoted("a\0b\u2028" + "x" * 200, 0)
-    assert text.isprintable() and len(text) < 90
-    assert "⟨U+0000⟩" in text and "⟨U+2028⟩" in text
-    assert '"…' in quoted("y" * 200 + "\0" + "z" * 200, 200)
+    text = quoted("y" * 200 + "\0" + "z" * 200, 200)
+    assert text.startswith('"…') and "⟨U+0000⟩" in text and len(text) < 90
+    # Vowel signs and tone marks distinguish words, emoji and signs do not.
+    assert bare("„The  Dog!“ \u2764\ufe0f") == bare("the dog") == "thedog"
+    assert bare("ＡＢＣ１２") == "abc12"
+    assert len({bare(word) for word in ("दिन", "दान", "दीन")}) == 3
 
 
 def test_usual_lengths_are_fitted_to_the_text() -> None:
@@ -199,9 +179,6 @@ def test_usual_lengths_are_fitted_to_the_text() -> None:
 
 
 def test_a_foreign_name_is_no_foreign_text() -> None:
-    assert [*map(char_script, "aßＡд犬い1.😀")] == [
-        *("LATIN", "LATIN", "LATIN", "CYRILLIC", "CJK", "HIRAGANA", None, None, None)
-    ]
     own: dict[Side, frozenset[str]] = {
         "source": frequent_scripts(["Der Hund schläft."]),
         "target": frequent_scripts(["犬 が 寝 る 。 ねこ も ねる 。"]),
@@ -216,19 +193,6 @@ def test_a_foreign_name_is_no_foreign_text() -> None:
     ):
         fault = find(pair(source, target))
         assert (fault and fault.message.split(":")[0]) == message
-
-
-def test_bare_keeps_letters_marks_and_digits() -> None:
-    assert bare("„The  Dog!“") == bare("the dog") == "thedog"
-    assert bare("ＡＢＣ１２") == "abc12"
-    assert bare("…!") == bare("_ -") == ""
-    assert bare("schön") != bare("schon")
-    # The emoji is none of it, in whichever form.
-    assert bare("ja \u2764\ufe0f") == bare("ja \u2764") == "ja"
-    # Vowel signs and tone marks distinguish words.
-    for words in (("दिन", "दान", "दीन"), ("ขาว", "ข่าว", "ข้าว"), ("কল", "কাল", "কিল")):
-        assert len(set(map(bare, words))) == len(words)
-        assert bare(f"{words[0]}, {words[1]} ।") == bare(words[0]) + bare(words[1])
 
 
 def test_a_tokenizer_knows_characters_and_counts_tokens() -> None:

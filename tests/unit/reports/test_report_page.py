@@ -68,16 +68,14 @@ def test_sentences_come_with_flags_and_word_differences() -> None:
     assert rows[2]["texts"][0][2] == [("a b c", False)]
 
 
-@pytest.mark.parametrize(("alphabet", "runs"), [("日一国会人年", 1), ("'\"&<", 3)])
-def test_a_page_is_below_one_megabyte(alphabet: str, runs: int) -> None:
+def test_a_page_is_below_one_megabyte() -> None:
     draw = Random(1)
-    lines = [["".join(draw.choices(alphabet, k=60)) for _ in range(1_200)] for _ in range(2 + runs)]
-    values = report_values(runs, "x")
-    texts = comparison(*lines)
-    rows = sentence_rows(texts, {}) if runs == 1 else moved_rows(texts)
+    lines = [["".join(draw.choices("'\"&<", k=60)) for _ in range(1_200)] for _ in range(5)]
+    values = report_values(3, "x")
+    rows = moved_rows(comparison(*lines))
     values["tests"][0]["sentences"] = rows
     assert 600_000 < len(report_page(values).encode()) < 1_000_000
-    assert {name for row in rows for name, _, _ in row["texts"]} >= {*"ABC"[: runs - 1]}
+    assert {name for row in rows for name, _, _ in row["texts"]} >= {"A", "B", "C"}
 
 
 def test_a_section_names_its_run_and_no_score_or_curve_is_left_out() -> None:

@@ -10,7 +10,6 @@ from tests.helpers.decoding.metrics import RAW
 from transformer.evaluation.metrics import score
 from transformer.quality.failures.monitor import Failures
 from transformer.reports.scores import (
-    build_table,
     failures_table,
     print_table,
     read_scores,
@@ -78,13 +77,3 @@ def test_the_table_names_metric_score_and_signature(
         [line] = [line for line in lines if line.startswith(expected.name)]
         assert f"{expected.value:.2f}" in line
         assert expected.signature in line
-    # Aligned by width, without trailing blanks.
-    rows = [("\u4f60", "1", "x"), ("ab[red]", "10", ""), ("", "", "")]
-    table = build_table("title", ("name", "n", "note"), rows, right=(1,))
-    assert table.plain.split("\n") == [
-        "title",
-        "name      n  note",
-        "\u4f60        1  x",
-        "ab[red]  10",
-        "",
-    ]

@@ -43,15 +43,6 @@ def test_every_byte_is_as_likely_as_any_other() -> None:
         assert abs(correlation) < 5 / COUNT**0.5
 
 
-@pytest.mark.parametrize("kind", [Dropout, TokenDropout])
-def test_evaluation_and_probability_zero_are_the_identity(kind: type[Dropout]) -> None:
-    hidden, state = torch.randn(2, 3, 4), torch.random.get_rng_state()
-    assert kind(0.5).eval()(hidden) is hidden
-    assert kind(0.0)(hidden) is hidden
-    assert torch.equal(torch.random.get_rng_state(), state)
-    assert kind(0.5)(hidden) is not hidden
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_the_gradient_is_zero_exactly_where_dropped(dtype: torch.dtype) -> None:
     torch.manual_seed(1)

@@ -8,9 +8,6 @@ from tests.helpers.model.models import tiny_config, tiny_transformer
 from tests.helpers.model.tolerance import assert_close
 from transformer.checkpoint.checkpoint import validate_size
 from transformer.common.errors import InputError
-from transformer.decoding.forced_decoding import attention_maps
-from transformer.interchange.verification import CTRANSLATE2, check_expressible
-from transformer.model.head_masks import attention_heads
 from transformer.model.layers.recurrence import SSRU
 
 
@@ -35,15 +32,6 @@ def test_a_batch_and_a_beam_translate_as_one_sentence() -> None:
     alone = [translator.translate([text])[0] for text in texts]
     together = translator.translate(texts)
     assert [one.text for one in together] == [one.text for one in alone]
-
-
-def test_it_has_no_heads_of_its_own_and_no_twin_elsewhere() -> None:
-    model = tiny_transformer(decoder_layer="ssru")
-    assert {head.kind for head in attention_heads(model)} == {"encoder", "cross"}
-    maps = attention_maps(model, torch.tensor([[5, 3]]), torch.tensor([[1, 7]]))
-    assert {kind: len(layers) for kind, layers in maps.items()} == {"encoder": 2, "cross": 2}
-    with pytest.raises(InputError, match=r"model\.decoder_layer=ssru cannot be expressed"):
-        check_expressible(model.config, "CTranslate2", CTRANSLATE2)
 
 
 def test_what_only_attention_has_is_refused() -> None:

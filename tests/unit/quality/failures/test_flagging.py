@@ -75,16 +75,6 @@ def test_the_next_best_of_the_beam_is_taken() -> None:
         assert one.text == (third.text if third.text in others else others[0])
 
 
-def test_the_other_candidates_follow_the_one_that_is_taken() -> None:
-    beam = plain(beam_size=4, nbest=4, ffn_dim=64)[1].nbest
-    translator = tiny_translator(beam_size=4, nbest=3, ffn_dim=64)
-    flags = Flagging(translator, Choosy([beam[2].text]), "next_best")
-    [found] = translate(flags, TEXTS[1:2])
-    assert [one.text for one in found.nbest] == [beam[at].text for at in (2, 0, 1)]
-    assert (found.text, found.tokens) == (beam[2].text, beam[2].tokens)
-    assert found.score == pytest.approx(beam[2].score)  # that of a batch of several sentences
-
-
 def test_samples_are_drawn_until_one_has_no_flag() -> None:
     samples = plain(
         algorithm="sampling", beam_size=1, nbest=SAMPLES, epsilon=0.02, length_penalty=1.0
