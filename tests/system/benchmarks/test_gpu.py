@@ -61,17 +61,6 @@ def test_each_row_is_measured(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_a_killed_process_has_kept_its_rows(tmp_path: Path) -> None:
-    process = rehearse(tmp_path, "all")
-    assert process.stdout
-    shown = [json.loads(process.stdout.readline()) for _ in range(3)]
-    process.kill()
-    process.communicate()
-    assert kept(tmp_path)[:3] == shown
-    assert [line["row"] for line in shown] == [row.name for row in ROWS[:3]]
-
-
-@pytest.mark.thorough
 def test_after_the_deadline_each_row_says_so(tmp_path: Path) -> None:
     process = rehearse(tmp_path, "all", "--deadline", "1e-3")
     process.communicate()

@@ -6,7 +6,7 @@ from types import ModuleType
 import pytest
 
 from benchmarks.results import ablations, results
-from benchmarks.results.ablations import CHAINS, Change, compared, system, training
+from benchmarks.results.ablations import CHAINS, Change, training
 from benchmarks.results.results import (
     Result,
     columns,
@@ -19,8 +19,6 @@ from tests.system.runs.test_experiments import write_corpus
 from transformer.__main__ import main
 
 pytestmark = pytest.mark.thorough
-
-CHANGE = Change("callbacks.ema_decay=0", "Vaswani et al. 2017", average=2)
 
 
 def test_a_line_of_results_says_what_was_measured(trained: Trained) -> None:
@@ -41,16 +39,6 @@ def test_a_line_of_results_says_what_was_measured(trained: Trained) -> None:
 def test_what_is_recorded_is_on_the_page(module: ModuleType) -> None:
     table = "\n".join(module.table(module.RECORDS.read()))
     assert table in module.PAGE.read_text(encoding="utf-8")
-
-
-def test_an_average_of_checkpoints_is_compared_with_the_run(trained: Trained) -> None:
-    mean = system(CHANGE, trained.run)
-    assert mean == trained.run / "checkpoints" / "average-2.ckpt"
-    made = mean.stat().st_mtime_ns
-    assert system(CHANGE, trained.run).stat().st_mtime_ns == made
-    first, second = compared([trained.run, mean])
-    assert first["difference"] is None
-    assert second["difference"] == pytest.approx(second["score"] - first["score"])
 
 
 @pytest.mark.parametrize("change", CHAINS, ids=lambda change: change.name)

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from tests.helpers.model.models import tiny_config, tiny_transformer
-from tests.helpers.model.tolerance import assert_close
 from transformer.common.errors import InputError
 from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.attention.scaled_dot_product import Kernel
@@ -210,7 +209,7 @@ def test_every_value_differs_from_every_other(field: str) -> None:
 
 
 @pytest.mark.parametrize("field", KERNEL_ONLY)
-def test_a_kernel_is_another_and_computes_the_same(field: str) -> None:
+def test_every_word_for_a_kernel_is_another_kernel(field: str) -> None:
     def kernel(value: str) -> Kernel:
         config = tiny_config(**{"attention": "sdpa", field: value})
         modules = build_transformer(config).modules()
@@ -219,11 +218,6 @@ def test_a_kernel_is_another_and_computes_the_same(field: str) -> None:
 
     kernels = {value: kernel(value) for value in choices(field)}
     assert len(set(kernels.values())) == len(kernels) == len(choices(field))
-    for pattern in ("full", "bigbird"):
-        first, *rest = (effect({field: v, "pattern": pattern}) for v in values(field))
-        for other in rest:
-            assert first[0] == other[0]
-            assert_close(other[1] / first[1].abs().max(), first[1] / first[1].abs().max())
 
 
 def test_a_translator_needs_a_decoder() -> None:

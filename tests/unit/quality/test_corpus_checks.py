@@ -5,7 +5,6 @@ from functools import partial
 import numpy as np
 import pytest
 
-from tests.helpers.data.corpora import tokenizer_config
 from transformer.data.corpora.split import NumberedPair
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.quality.check import FindFault, Side, bare, either_side, quoted
@@ -206,21 +205,3 @@ def test_a_tokenizer_knows_characters_and_counts_tokens() -> None:
     ids = tokenizer.encode_source(lines)
     assert count_tokens(tokenizer, lines, lines) == [[len(i) for i in ids]] * 2
     assert count_tokens(None, ["", "abcde"], ["ä" * 4, "x"]) == [[0, 2], [2, 1]]
-
-
-PAIRS = [("walk\tV;PST", "w A k"), ("we go\tV;NFIN", "w i g")]
-
-
-@pytest.mark.parametrize(
-    ("side", "text", "unknown"),
-    [
-        ("source", "go we\tV;PST", None),
-        ("source", "wü\tV;PST;S", '"ü" U+00FC "S" in "wü⟨U+0009⟩V;PST;S"'),
-        ("target", "w wA", '"wA" in "w wA"'),
-    ],
-)
-def test_given_tokens_are_known_or_named(side: Side, text: str, unknown: str | None) -> None:
-    config = tokenizer_config(algorithm="char", target="words", vocab_size=None, features=";")
-    alphabet = Alphabet(Tokenizer.train(config, lambda: PAIRS))
-    for is_training in (True, False):
-        assert alphabet.describe(is_training, side, text) == unknown

@@ -45,12 +45,11 @@ def test_flags_are_shown_and_saved_beside_the_hypotheses(tmp_path: Path) -> None
     saved = json.loads((tmp_path / "failures.json").read_text())
     assert saved["sentences"] == 3
     assert saved["flags"]["copy"] == {"hypothesis": 2, "reference": 1, "lines": [0, 2]}
-    assert str(failures_table(failures)).split("\n") == [
-        "failures of 3 outputs",
-        "flag            outputs  references  first lines",
-        "empty                 1           0  2",
-        "copy                  2           1  1 3",
-        "low_confidence        1           -  2",
+    rows = [line.split() for line in str(failures_table(failures)).split("\n")[2:]]
+    assert rows == [
+        ["empty", "1", "0", "2"],
+        ["copy", "2", "1", "1", "3"],
+        ["low_confidence", "1", "-", "2"],
     ]
     none = Failures(("empty",), [()] * 3, [()] * 3)
     assert str(failures_table(none)) == "failures: none of 3 outputs has a flag"
