@@ -94,7 +94,8 @@ class PairCheck(Check):
 
     def see(self, pair: NumberedPair) -> None:
         self._total += 1
-        if (fault := self._find(pair)) is not None:
+        fault = self._find(pair)
+        if fault is not None:
             self._count += 1
             # A line with several answers may have the fault in each.
             lines = [example.line for example in self._examples]
@@ -113,7 +114,8 @@ def either_side(describe: Callable[[Side, str], str | None]) -> FindFault:
 
     def find(pair: NumberedPair) -> Fault | None:
         for side, text in zip(SIDES, pair.texts, strict=True):
-            if (message := describe(side, text)) is not None:
+            message = describe(side, text)
+            if message is not None:
                 return Fault(side, message)
         return None
 

@@ -163,9 +163,11 @@ class _Cleaner:
                     checked, repairs = self._repaired(pair)
                     faults = self._faults(checked)
                     reason_fields = dict[str, object]()
-                    if not faults and (reason := next(reasons)) is not None:
-                        faults = ["cross_entropy"]
-                        reason_fields = {"cross_entropy": reason}
+                    if not faults:
+                        reason = next(reasons)
+                        if reason is not None:
+                            faults = ["cross_entropy"]
+                            reason_fields = {"cross_entropy": reason}
                     if faults:
                         done.rejected += 1
                         done.faults.update(faults)
@@ -202,7 +204,10 @@ class _Cleaner:
         texts = (source, pair.target)
         repairs = list[str]()
         for name, step in self._steps:
-            if name not in repairs and (after := step(*texts)) != texts:
+            if name in repairs:
+                continue
+            after = step(*texts)
+            if after != texts:
                 texts = after
                 repairs.append(name)
         mended = pair._replace(source="\t".join([texts[0], *features]), target=texts[1])

@@ -51,7 +51,9 @@ def examine(
     # The training text is read first: it defines the known characters.
     for name in ("train", *(name for name in splits if name != "train")):
         split_checks = checks.build(name)
-        sources, targets = lengths[name] = Counter[int](), Counter[int]()
+        sources = Counter[int]()
+        targets = Counter[int]()
+        lengths[name] = (sources, targets)
         for pair in checks.pairs(name):
             sources[pair.source_tokens] += 1
             targets[pair.target_tokens] += 1

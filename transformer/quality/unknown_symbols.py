@@ -34,8 +34,9 @@ def checked_symbols(
                 f"{where(index)}: {text.count(FEATURES)} tabs; write TEXT<TAB>FEATURES, with "
                 f"{tokenizer.config.features!r} between features"
             )
-        if unknown := alphabet.describe(False, "source", str(text)):
-            count = count + 1
+        unknown = alphabet.describe(False, "source", str(text))
+        if unknown:
+            count += 1
             first = first or f"{where(index)}: {unknown}"
         yield line
     if count:

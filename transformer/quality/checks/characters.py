@@ -132,7 +132,8 @@ def char_script(character: str) -> str | None:
 def _count_scripts(texts: Iterable[str]) -> Counter[str]:
     counts: Counter[str] = Counter()
     for character, count in Counter("".join(texts)).items():
-        if script := char_script(character):
+        script = char_script(character)
+        if script:
             counts[script] += count
     return counts
 
@@ -193,7 +194,8 @@ class Alphabet:
             return None
         config = self._tokenizer.config
         index = SIDES.index(side)
-        if (algorithm := config.algorithms[index]) not in SYMBOLS:
+        algorithm = config.algorithms[index]
+        if algorithm not in SYMBOLS:
             return None
         features = None if index else config.features
         return split_text(text, algorithm == "words", features, config.decompose)

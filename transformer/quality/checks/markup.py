@@ -341,7 +341,8 @@ def _markup_of(text: str, names: re.Pattern[str]) -> tuple[Counter[str], str | N
     entities = (
         match for match in _ENTITY.finditer(text) if not tags and _expanded(match[0]) != match[0]
     )
-    if (entity := next(entities, None)) is not None:
+    entity = next(entities, None)
+    if entity is not None:
         kinds["entities"] = 1
         signs.append((text, entity))
     if not signs:

@@ -48,7 +48,8 @@ class Repeats(Check):
         return self.names[:1] if hash(pair.texts) in self._kept else ()
 
     def keep(self, pair: NumberedPair) -> None:
-        if (value := hash(pair.texts)) in self._repeated:
+        value = hash(pair.texts)
+        if value in self._repeated:
             self._kept.add(value)
 
     @cached_property

@@ -104,7 +104,8 @@ class Detector:
         text = output.text
         usual = self.thresholds
         pair = NumberedPair(0, source, text)
-        if (fault := find_empty_side(pair)) is not None and fault.side == "target":
+        fault = find_empty_side(pair)
+        if fault is not None and fault.side == "target":
             return ("empty",)
         length = self._length(source, text)
         copied = bool(usual.directions) and _is_copy(source, text)

@@ -43,14 +43,14 @@ class Failures:
         return rates | {name: 100 * count / total for name, count in counts if count}
 
     def to_json(self) -> dict[str, Any]:
-        flags = {
-            flag: {
-                "hypothesis": len(lines := self.lines(flag)),
+        flags = {}
+        for flag in self.names:
+            lines = self.lines(flag)
+            flags[flag] = {
+                "hypothesis": len(lines),
                 "reference": self.of_references(flag),
                 "lines": lines,
             }
-            for flag in self.names
-        }
         return {"sentences": len(self.hypotheses), "flags": flags}
 
 

@@ -45,8 +45,10 @@ def line_chart(
     """A chart with axes; ``mark`` is an x to point out. The label is for screen readers."""
     lines = [line._replace(points=_thinned(line.points)) for line in lines]
     xs, ys = zip(*(point for line in lines for point in line.points), strict=True)
-    (first, last), ticks = (min(xs), max(xs)), _ticks(min(ys), max(ys), size.height // 40)
-    (low, high), base = (ticks[0], ticks[-1]), size.height - _BOTTOM
+    first, last = min(xs), max(xs)
+    ticks = _ticks(min(ys), max(ys), size.height // 40)
+    low, high = ticks[0], ticks[-1]
+    base = size.height - _BOTTOM
     labels = [_shown(y, ticks) for y in ticks]
     begin, end = max(_LEFT, 10 + _CHARACTER * max(map(len, labels))), size.width - _RIGHT
 
@@ -71,10 +73,9 @@ def line_chart(
         path = " ".join("{},{}".format(*point) for point in points)
         parts.append(Markup('<polyline class="c{}" points="{}"/>').format(line.color, path))
         circle = Markup('<circle class="c{}" cx="{}" cy="{}" r="3.2"/>')
-        marked = (own for own, (x, _) in zip(points, line.points, strict=True) if x == mark)
-        parts += [
-            circle.format(line.color, *own) for own in (points if len(points) == 1 else marked)
-        ]
+        for point, (x, _) in zip(points, line.points, strict=True):
+            if x == mark or len(points) == 1:
+                parts.append(circle.format(line.color, *point))
     return Markup(
         '<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}" data-box="{}" '
         'data-lines="{}">{}</svg>'

@@ -23,7 +23,8 @@ _MARKUP = 250
 
 def sentence_rows(comparison: Comparison, flags: Mapping[str, Container[int]]) -> list[Row]:
     """The sentences of the first system, the worst first; of many the worst half and a spread."""
-    [(by, scores)], hypotheses = comparison.base.scores.items(), comparison.base.hypotheses
+    [(by, scores)] = comparison.base.scores.items()
+    hypotheses = comparison.base.hypotheses
     text = comparison.text
     falling = METRICS[by].better == "lower"
 

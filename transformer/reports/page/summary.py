@@ -39,7 +39,8 @@ def _scores(test: Values, letters: list[str]) -> Iterator[str]:
         for letter, system in zip(letters[1:], metric["systems"][1:], strict=True):
             better = (system["difference"] > 0) == (metric["better"] == "higher")
             verdict = f"{'better' if better else 'worse'} than A, by more than chance"
-            if (p := max(system["p_bootstrap"], system["p_randomization"])) >= SURE:
+            p = max(system["p_bootstrap"], system["p_randomization"])
+            if p >= SURE:
                 verdict = "not surely another than that of A"
             yield (
                 f"{metric['name']} of {letter} is {system['score']:.2f} "
@@ -59,9 +60,10 @@ def _training(run: Values, tested: bool) -> Iterator[str]:
     yield f"The run {ends[run['state']]}{f': {reason}' if reason else ''}."
     if validation is None or validation["count"] < 3:
         return
+    lowest = validation["lowest_loss_update"]
     if validation["best_update"] == validation["last_update"]:
         yield f"{validation['metric']} was best at the last validation: more updates may help."
-    elif (lowest := validation["lowest_loss_update"]) and lowest < validation["best_update"]:
+    elif lowest and lowest < validation["best_update"]:
         yield (
             f"val/loss was lowest at update {lowest:,}, before the chosen checkpoint: the model "
             "begins to learn the training text by heart."
