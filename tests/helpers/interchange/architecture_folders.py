@@ -151,9 +151,8 @@ def bart_folder(
     text = chain(sentences("en"), sentences("de"))
     trained.train_from_iterator(text, 500, special_tokens=symbols, show_progress=False)
     trained.save_model(str(folder))
-    tokenizer = (hf.BartTokenizer if kind == "bart" else hf.BlenderbotTokenizer).from_pretrained(
-        folder
-    )
+    tokenizer_class = hf.BartTokenizer if kind == "bart" else hf.BlenderbotTokenizer
+    tokenizer = tokenizer_class.from_pretrained(folder)
     if not old_files:
         for name in ("vocab.json", "merges.txt"):
             (folder / name).unlink()
@@ -162,12 +161,10 @@ def bart_folder(
     torch.manual_seed(seed)
     if kind == "bart":
         model: Any = hf.BartForConditionalGeneration(hf.BartConfig(**values)).eval()
-    else:
-        model = hf.BlenderbotForConditionalGeneration(hf.BlenderbotConfig(**values)).eval()
-    if kind == "bart":
         randomize(model, 1.0, 2, POST_NORM)
         model.final_logits_bias[0, 2] = 1.6
     else:
+        model = hf.BlenderbotForConditionalGeneration(hf.BlenderbotConfig(**values)).eval()
         randomize(model, ends, 2, PRE_NORM)
     model.save_pretrained(folder)
     return folder

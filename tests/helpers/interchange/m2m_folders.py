@@ -23,7 +23,6 @@ def m2m_folder(
     kind: str = "m2m",
     algorithm: str = "bpe",
     missing: int = 0,
-    half: bool = False,
     seed: int = 1,
     ends: float = 10.0,
     **changes: Any,
@@ -55,11 +54,7 @@ def m2m_folder(
         table = model.model.shared.weight
         table[1] = 0
         end_in_time(model.model.decoder, ends)
-    if half:
-        torch.save(model.half().state_dict(), folder / "pytorch_model.bin")
-        model.config.save_pretrained(folder)
-    else:
-        model.save_pretrained(folder)
+    model.save_pretrained(folder)
     return folder
 
 
@@ -94,11 +89,3 @@ def published(folder: Path, codes: tuple[str, ...]) -> None:
     own = {"tokenizer_class": "NllbTokenizer", "extra_special_tokens": list(codes)}
     own |= {"src_lang": "eng_Latn", "tgt_lang": "deu_Latn"}
     (folder / "tokenizer_config.json").write_text(json.dumps(own))
-
-
-def theirs(folder: Path, kind: str) -> tuple[Any, Any]:
-    """The model and the tokenizer of transformers, in float32."""
-    model = hf.M2M100ForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).eval()
-    return model, (hf.M2M100Tokenizer if kind == "m2m" else hf.NllbTokenizer).from_pretrained(
-        folder
-    )
