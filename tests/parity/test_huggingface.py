@@ -20,10 +20,6 @@ hf_mpt = Lazy("transformers.models.mpt.modeling_mpt")
 
 LLAMA: dict[str, Any] = {"norm": "rms", "positions": "rotary", "activation": "swiglu"}
 
-each_length_and_kernel = pytest.mark.parametrize(
-    ("length", "kernel"), [(1, "flex"), (2, "sdpa"), (7, "eager"), (7, "flex")]
-)
-
 
 def assert_equal(actual: Tensor, expected: Tensor) -> None:
     torch.testing.assert_close(actual, expected, rtol=0, atol=1e-5)
@@ -55,18 +51,17 @@ def assert_equal_models(ours: SingleStack, theirs: nn.Module, length: int) -> No
     assert_equal(gradient / scale, expected / scale)
 
 
-@each_length_and_kernel
-@pytest.mark.parametrize(("num_kv_heads", "head_dim"), [(1, 4), (2, 6)])
-def test_llama(num_kv_heads: int, head_dim: int, length: int, kernel: str) -> None:
-    heads = {"num_kv_heads": num_kv_heads, "head_dim": head_dim}
-    ours = language_model(length, biases=True, attention=kernel, **heads)
-    assert_equal_models(ours, twins.llama(ours), length)
-
-
-@each_length_and_kernel
-def test_qwen3_normalizes_queries_and_keys(length: int, kernel: str) -> None:
-    ours = language_model(1, attention=kernel, num_kv_heads=2, head_dim=6, query_key_norm=True)
-    assert_equal_models(ours, twins.qwen3(ours), length)
+@pytest.mark.parametrize(
+    ("length", "kernel"), [(1, "flex"), (2, "sdpa"), (7, "eager"), (7, "flex")]
+)
+def test_llama_and_qwen3(length: int, kernel: str) -> None:
+    for num_kv_heads, head_dim in ((1, 4), (2, 6)):
+        heads = {"num_kv_heads": num_kv_heads, "head_dim": head_dim}
+        ours = language_model(length, biases=True, attention=kernel, **heads)
+        assert_equal_models(ours, twins.llama(ours), length)
+        # Qwen3 normalizes queries and keys.
+        ours = language_model(length, attention=kernel, query_key_norm=True, **heads)
+        assert_equal_models(ours, twins.qwen3(ours), length)
 
 
 @pytest.mark.parametrize("num_heads", [1, 3, 8, 12, 71])

@@ -43,7 +43,7 @@ def test_a_pushed_model_comes_back(
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(HfApi, "create_repo", create_repo)
     monkeypatch.setattr(HfApi, "upload_folder", upload_folder)
-    upload_folder(None, "user/marian", marian_folder(tmp_path / "marian", ends=3.0), None)
+    upload_folder(None, "user/marian", marian_folder(tmp_path / "marian"), None)
     for language in ("en", "de"):
         text = "\n".join(sentences(language, "validation", 12)) + "\n"
         Path(f"v.{language}").write_text(text, encoding="utf-8")

@@ -66,8 +66,7 @@ def translate(page: Page, text: str) -> list[str]:
         "document.getElementById('translate').click()"
     )
     page.wait("document.getElementById('status').textContent.includes('seconds')", 120)
-    found: list[str] = page.evaluate(OUTPUT)
-    return found
+    return list(page.evaluate(OUTPUT))
 
 
 def test_twenty_sentences_are_translated_as_by_the_model(
@@ -75,7 +74,6 @@ def test_twenty_sentences_are_translated_as_by_the_model(
 ) -> None:
     found = translate(page, "\n".join(TEXTS))
     ours = [translation.text for translation in translator.translate(TEXTS)]
-    assert len(ours) == 20
     assert [text.split() for text in found] == [text.split() for text in ours]
     assert len(set(ours)) > 1
 

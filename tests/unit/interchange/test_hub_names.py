@@ -14,12 +14,8 @@ from transformer.settings.commands import ImportConfig
 
 @pytest.mark.parametrize(
     ("name", "asked"),
-    [
-        ("hf://user/model", True),
-        ("user/model", True),
-        ("runs/model", False),  # the folder is there
-        ("../model", False),
-    ],
+    # The folder of the third is there.
+    [("hf://user/model", True), ("user/model", True), ("runs/model", False), ("../model", False)],
 )
 def test_a_name_is_asked_for_only_if_no_path_is_meant(
     name: str, asked: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
