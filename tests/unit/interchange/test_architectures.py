@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 from tests.helpers.interchange.architecture_folders import (
     T5_SIZES,
     bart_folder,
+    m2m_folder,
     mbart_folder,
     t5_folder,
 )
