@@ -111,8 +111,8 @@ def read_scores(folder: Path) -> dict[str, list[dict[str, Any]]]:
     scores = {}
     files = folder.glob("*.json")
     for file in sorted(files, key=lambda f: (f.stem != "test", "test" not in f.stem, f.stem)):
-        scores = read_json(file)
-        plain = isinstance(scores, list) and all(isinstance(one, dict) for one in scores)
-        if plain and scores and all(keys <= one.keys() for one in scores):
-            scores[file.stem] = scores
+        rows = read_json(file)
+        plain = isinstance(rows, list) and all(isinstance(row, dict) for row in rows)
+        if plain and rows and all(keys <= row.keys() for row in rows):
+            scores[file.stem] = rows
     return scores
