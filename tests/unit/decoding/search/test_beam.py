@@ -160,12 +160,12 @@ def test_a_search_goes_on_while_a_hypothesis_goes_well(monkeypatch: pytest.Monke
             )
             step = RecurrentStep(seeds, 3)
             if rule == "exact":
-                monkeypatch.setattr(beam, "GOING_WELL", -math.inf)
+                monkeypatch.setattr(beam, "HOPELESS_BELOW", -math.inf)
             found[rule] = [row[0] for row in beam_search(step, limits, config)]
             monkeypatch.undo()
         for bounded, full, exact in zip(*found.values(), strict=True):
-            going_well = bounded.log_probability / (len(bounded.tokens) + 1) >= beam.GOING_WELL
-            assert bounded.tokens == exact.tokens or not going_well
+            hopeful = bounded.log_probability / (len(bounded.tokens) + 1) >= beam.HOPELESS_BELOW
+            assert bounded.tokens == exact.tokens or not hopeful
             hopeless += bounded.tokens != exact.tokens
             later += bounded.tokens != full.tokens
     assert hopeless and later
