@@ -109,15 +109,3 @@ def test_a_hypothesis_scores_as_forced_decoding_says(attention: str) -> None:
         memory = model.encode(source.expand(len(hypotheses), -1))
         forced = score_targets(model, memory, *targets)
         assert_close(torch.tensor([h.log_probability for h in hypotheses]), forced.sum(1))
-
-
-@torch.inference_mode()
-def test_padding_and_neighbors_do_not_change_a_translation() -> None:
-    model = sharp_transformer()
-    config = search_config(beam_size=4, nbest=4, length_penalty=0.6)
-    limits = torch.tensor([9, 6, 4])
-    together = beam_search(ModelStep(model, SOURCES, 4), limits, config)
-    for row, length in enumerate((4, 3, 2)):
-        source = SOURCES[row : row + 1, :length]
-        [alone] = beam_search(ModelStep(model, source, 4), limits[row : row + 1], config)
-        assert [h.tokens for h in together[row]] == [h.tokens for h in alone]
