@@ -12,7 +12,6 @@ from tests.helpers.model.tolerance import assert_close
 from transformer.decoding.search.model_step import encode
 from transformer.model import decoder
 from transformer.model.attention.kv_cache import BLOCK
-from transformer.model.transformer import Transformer
 
 # Tests of searches check the shapes.
 pytestmark = pytest.mark.usefixtures("unchecked")
@@ -31,12 +30,6 @@ def every_two(*others: Any) -> list[tuple[Any, str, str]]:
 
 def targets(rows: int) -> Tensor:
     return torch.randint(4, 24, (rows, STEPS), generator=torch.Generator().manual_seed(1))
-
-
-def steps_of(model: Transformer, target: Tensor, sizes: list[int]) -> Tensor:
-    """Decode that many new positions a call."""
-    cache = model.start(model.encode(SOURCE))
-    return torch.cat([model.decode(part, cache) for part in target.split(sizes, dim=1)], dim=1)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +59,10 @@ def test_steps_equal_the_whole(changes: dict[str, Any]) -> None:
     for beam, sizes in ((1, [4, 1, 3, 1]), (3, [1] * STEPS)):
         target = targets(3 * beam)
         full = model(SOURCE.repeat_interleave(beam, 0), target)
-        assert_close(steps_of(model, target, sizes), full)
+        # So many new positions a call.
+        cache = model.start(model.encode(SOURCE))
+        steps = [model.decode(part, cache) for part in target.split(sizes, dim=1)]
+        assert_close(torch.cat(steps, dim=1), full)
 
 
 @pytest.mark.parametrize(("num_kv_heads", "positions", "pattern"), every_two(None, 1))
@@ -85,23 +81,6 @@ def test_the_cache_follows_reorder_and_keep(
     whole = torch.cat((target[torch.tensor([3, 2, 5, 5]), :5], target[2:, 5:]), dim=1)
     full = model(SOURCE[1:].repeat_interleave(2, 0), whole)
     assert_close(actual, full[:, 7:])
-
-
-@pytest.mark.parametrize(("kernel", "positions", "pattern"), every_two("sdpa", "flex"))
-def test_a_sentence_is_the_same_in_any_batch(kernel: str, positions: str, pattern: str) -> None:
-    model = tiny_transformer(
-        positions=positions, pattern=pattern, attention=kernel, max_length=100, window=3
-    )
-    generator = torch.Generator().manual_seed(1)
-    lengths = [5, 17, 80, 1]
-    source = torch.randint(4, 24, (4, 80), generator=generator)
-    for row, length in enumerate(lengths):
-        source[row, length:] = 0
-    target = torch.randint(4, 24, (4, 70), generator=generator)
-    together = model(source, target)
-    for row, length in enumerate(lengths):
-        alone = model(source[row : row + 1, :length], target[row : row + 1, : length + 2])
-        assert_close(together[row, : length + 2], alone[0])
 
 
 @pytest.mark.parametrize("positions", POSITIONS)

@@ -74,17 +74,6 @@ def write_lines(file: Path, lines: list[str]) -> None:
     file.write_bytes(gzip.compress(content) if file.suffix == ".gz" else content)
 
 
-def write_all_kinds(folder: Path, sources: list[str], targets: list[str]) -> None:
-    """The same text as plain text, TSV, gzipped JSONL and Parquet."""
-    folder.mkdir()
-    pairs = list(zip(sources, targets, strict=True))
-    write_lines(folder / "a.txt", sources)
-    write_lines(folder / "c.tsv", [f"{source}\t{target}" for source, target in pairs])
-    write_lines(folder / "d.jsonl.gz", [json.dumps({"en": s, "de": t, "n": 1}) for s, t in pairs])
-    table = pa.table({"n": [1] * len(sources), "en": sources, "de": targets})
-    pq.write_table(table, folder / "e.parquet", row_group_size=7)
-
-
 def rows(folder: Path, name: str) -> list[dict[str, Any]]:
     """The rows of all blocks of a file, in order."""
     found: list[dict[str, Any]] = []
@@ -99,22 +88,24 @@ def rows(folder: Path, name: str) -> list[dict[str, Any]]:
 
 def test_every_line_is_translated_once_and_as_without_ray(run: str, tmp_path: Path) -> None:
     sources = phrases(40)
-    write_all_kinds(tmp_path / "in", sources, phrases(40, seed=6))
+    targets = phrases(40, seed=6)
+    lines = [f"{source}\t{target}" for source, target in zip(sources, targets, strict=True)]
+    table = pa.table({"n": [1] * 40, "en": sources, "de": targets})
+    folder = tmp_path / "in"
+    folder.mkdir()
+    write_lines(folder / "a.txt", sources)
+    write_lines(folder / "c.tsv", lines)
+    write_lines(folder / "d.jsonl.gz", [json.dumps(row) for row in table.to_pylist()])
+    pq.write_table(table, folder / "e.parquet", row_group_size=7)
     output = tmp_path / "out"
-    config = TranslateConfig(
-        run, input=tmp_path / "in" / "*", output=output, launch="ray", decoding=SEARCH
-    )
+    config = TranslateConfig(run, input=folder / "*", output=output, launch="ray", decoding=SEARCH)
     # Four files, each of blocks of 16, 16 and 8 lines.
     assert translate_files(config) == (12, 160, 0)
-    expected = [one.to_line() for one in translate(config, sources)]
+    expected = [translation.to_line() for translation in translate(config, sources)]
     assert len(set(expected)) > 30
     for name in ("a.txt", "c.tsv", "d.jsonl.gz", "e.parquet"):
-        found = rows(output, name)
-        assert [(row["en"], row["de"]) for row in found] == list(
-            zip(sources, expected, strict=True)
-        )
-    assert {path.suffix for path in output.glob("e.*")} == {".parquet"}
-    assert {path.suffix for path in output.glob("[a-d].*")} == {".jsonl"}
+        pairs = [(row["en"], row["de"]) for row in rows(output, name)]
+        assert pairs == list(zip(sources, expected, strict=True))
 
     # The same call computes what is missing, and nothing else.
     before = {path: path.stat().st_mtime_ns for path in output.glob("*.0*")}
@@ -125,6 +116,16 @@ def test_every_line_is_translated_once_and_as_without_ray(run: str, tmp_path: Pa
     assert missing.read_bytes() == content
     after = {path: path.stat().st_mtime_ns for path in output.glob("*.0*")}
     assert {path for path in after if after[path] != before[path]} == {missing}
+
+    # The pairs are scored as without Ray.
+    write_lines(tmp_path / "target", targets)
+    plain = ScoreConfig(run, source=folder / "a.txt", target=tmp_path / "target")
+    scores = [scored.log_probability for scored in score_targets(plain)]
+    files = ScoreConfig(run, source=folder / "[c-e].*", output=tmp_path / "s", launch="ray")
+    assert score_files(files) == (9, 120, 0)
+    for name in ("c.tsv", "d.jsonl.gz", "e.parquet"):
+        scored_rows = [row["log_probability"] for row in rows(tmp_path / "s", name)]
+        assert scored_rows == pytest.approx(scores, abs=1e-4)
 
     with pytest.raises(InputError, match="made with another decoding "):
         translate_files(replace(config, decoding={"seed": 2, **SEARCH}))
@@ -149,7 +150,9 @@ def actors() -> list[int]:
 def test_a_killed_actor_loses_nothing(run: str, tmp_path: Path) -> None:
     sources = phrases(1600)
     write_lines(tmp_path / "text", sources)
-    output, killed, left = tmp_path / "out", list[int](), list[int]()
+    output = tmp_path / "out"
+    killed: list[int] = []
+    left: list[int] = []
 
     def kill() -> None:
         # Ray starts the second actor once the first one has more than enough to do.
@@ -175,19 +178,3 @@ def test_a_killed_actor_loses_nothing(run: str, tmp_path: Path) -> None:
     found = [(row["en"], row["de"]) for row in rows(output, "text")]
     assert found == list(zip(sources, expected, strict=True))
     assert not list(output.glob("*.part"))
-
-
-def test_pairs_are_scored_as_without_ray(run: str, tmp_path: Path) -> None:
-    sources, targets = phrases(40), phrases(40, seed=6)
-    write_all_kinds(tmp_path / "in", sources, targets)
-    write_lines(tmp_path / "target", targets)
-    output = tmp_path / "out"
-    plain = ScoreConfig(run, source=tmp_path / "in" / "a.txt", target=tmp_path / "target")
-    expected = [scored.log_probability for scored in score_targets(plain)]
-    config = ScoreConfig(run, source=tmp_path / "in" / "[c-e].*", output=output, launch="ray")
-    assert score_files(config) == (9, 120, 0)
-    pairs = list(zip(sources, targets, strict=True))
-    for name in ("c.tsv", "d.jsonl.gz", "e.parquet"):
-        found = rows(output, name)
-        assert [(row["en"], row["de"]) for row in found] == pairs
-        assert [row["log_probability"] for row in found] == pytest.approx(expected, abs=1e-4)

@@ -98,13 +98,3 @@ def test_a_head_or_threshold_that_does_not_exist_is_an_error() -> None:
     for threshold in (0.0, 2.0):
         with pytest.raises(InputError, match="alignment_threshold="):
             tiny_translator(aligner=Aligner(near_best=threshold))
-
-
-def test_only_learned_positions_bound_what_is_aligned() -> None:
-    pairs = [("a", "b"), (" ".join("a" * 10), " ".join("b" * 10))]
-    rotary = tiny_translator(positions="rotary", max_length=8)
-    _, links = align(rotary.model, rotary.tokenizer, pairs, head=None, near_best=0.6)
-    assert {target for _, target in links} == set(range(10))
-    learned = tiny_translator(positions="learned", max_length=8)
-    with pytest.raises(InputError, match=r"pair 2 .* model\.max_length=8"):
-        align(learned.model, learned.tokenizer, pairs, head=None, near_best=0.6)

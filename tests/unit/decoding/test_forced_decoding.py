@@ -37,14 +37,6 @@ def test_a_hypothesis_scores_as_in_its_search(batch_tokens: int) -> None:
     assert [math.fsum(row) for row in rows] == pytest.approx(expected, abs=1e-4)
 
 
-def test_the_batch_does_not_change_the_attention() -> None:
-    both = forced()
-    _, alone = forced_attention(tiny_transformer(), SOURCES[1:], TARGETS[1:])
-    for kind, attended in both.items():
-        for batch, single in zip(attended.weights, alone[kind].weights, strict=True):
-            assert_close(batch[1:, :, : single.size(2), : single.size(3)], single)
-
-
 def test_what_cannot_be_scored_is_named() -> None:
     translator = tiny_translator(beam_size=1, positions="learned", max_length=8)
     with pytest.raises(InputError, match=r"pair 11 has a side of \d+ .*model.max_length=8"):

@@ -13,7 +13,6 @@ from sacrebleu import sentence_bleu, sentence_chrf
 from tests.helpers.decoding.steps import search_config
 from tests.helpers.decoding.translators import PAIRS, tiny_translator
 from transformer.common.errors import InputError
-from transformer.decoding.long_inputs import split_segments
 from transformer.decoding.mbr import bleu, chrf, minimum_bayes_risk, utility_named
 from transformer.decoding.search.search import Hypothesis
 from transformer.decoding.translator import Translation, Translator
@@ -76,20 +75,8 @@ def test_the_translator_ranks_as_brute_force_does(candidates_by: str) -> None:
         assert (translation.text, translation.score) == (ranked[0], scores[0])
 
 
-def test_a_long_text_scores_the_mean_of_its_segments() -> None:
-    long = " ".join(source for source, _ in PAIRS * 2)
-    translator = mbr_translator(max_length=40)
-    [whole] = translator.translate([long])
-    [subwords] = translator.tokenizer.encode_source([long])
-    segments = split_segments(subwords, None, translator.tokenizer, translator.limits)
-    assert len(segments) > 1
-    scores = [best.score for best, *_ in translator.searcher(segments)]
-    assert whole.score == pytest.approx(sum(scores) / len(scores))
-
-
 def test_candidate_search_keeps_its_settings() -> None:
     assert mbr_config(candidates=32).width == 32
-    assert mbr_config(coverage_penalty=0.2).candidate_search.coverage_penalty == 0
     assert mbr_config(top_k=3, epsilon=0.02).candidate_search.top_k == 3
     assert mbr_config(candidates_by="beam", length_penalty=1.0).candidate_search.beam_size == 8
     with pytest.raises(InputError, match="top_k=3 has no effect"):

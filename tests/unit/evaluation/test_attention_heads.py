@@ -63,7 +63,6 @@ def test_entropy_of_equal_weights_and_without_a_choice() -> None:
 def test_decoder_has_no_next_position_and_no_first_choice() -> None:
     head = measure(torch.eye(4), CAUSAL, torch.zeros(1, 4, dtype=torch.bool))
     assert head.next is None
-    assert head.next_peak is None
     assert head.separator is None
     assert head.same == pytest.approx(1.0)
     # Step 0 sees itself alone: it would say that the head looks at the first position.
@@ -92,23 +91,15 @@ def test_batches_add_up_to_the_mean_over_queries() -> None:
     assert head.same == pytest.approx(float(same) / 6, rel=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("measures", "words"),
-    [
-        ({"previous": 0.55, "first": 0.6}, "attends to the first position (0.60)"),
-        ({"next": 0.4, "next_peak": 0.93}, "strongest at the next position (93% of queries)"),
-        (
-            {"same": 0.1, "confidence": 0.62, "entropy": 1.0, "possible_entropy": 2.4},
-            "picks one token, at no fixed place (mean maximum 0.62)",
-        ),
-        (
-            {"same": 0.4, "previous": 0.3, "next": 0.2, "confidence": 0.49},
-            "mixed (the same position 0.40, the previous position 0.30)",
-        ),
-    ],
-)
-def test_the_first_rule_that_holds_gives_the_words(measures: dict[str, float], words: str) -> None:
-    assert describe(character(**measures)) == words
+def test_the_first_rule_that_holds_gives_the_words() -> None:
+    first = character(previous=0.55, first=0.6)
+    assert describe(first) == "attends to the first position (0.60)"
+    peak = character(next=0.4, next_peak=0.93)
+    assert describe(peak) == "strongest at the next position (93% of queries)"
+    one = character(same=0.1, confidence=0.62, entropy=1.0, possible_entropy=2.4)
+    assert describe(one) == "picks one token, at no fixed place (mean maximum 0.62)"
+    mixed = character(same=0.4, previous=0.3, next=0.2, confidence=0.49)
+    assert describe(mixed) == "mixed (the same position 0.40, the previous position 0.30)"
 
 
 def test_best_heads_are_named_with_what_makes_them_so() -> None:

@@ -37,7 +37,7 @@ def test_json_is_what_sacrebleu_prints(
         (tmp_path / name).write_text("".join(line + "\n" for line in lines), encoding="utf-8")
     command = [sys.executable, "-m", "sacrebleu", "ref", "-i", "hyp", "-m", "bleu", "chrf", "ter"]
     command += ["--format", "json", "--width", "2", *options]
-    printed = subprocess.run(command, check=True, capture_output=True, cwd=tmp_path).stdout
+    printed = subprocess.check_output(command, cwd=tmp_path)
     scores = score(HYPOTHESES, REFERENCES, config=config)
     assert format_json(scores) + "\n" == printed.decode("utf-8")
     # The order is that of the call.
@@ -46,9 +46,10 @@ def test_json_is_what_sacrebleu_prints(
 
 
 def test_what_cannot_be_scored_is_an_input_error() -> None:
-    for hypotheses, references in ((HYPOTHESES, REFERENCES[:3]), ([], [])):
-        with pytest.raises(InputError, match=f"^{len(hypotheses)} hypotheses and"):
-            score(hypotheses, references, config=RAW)
+    with pytest.raises(InputError, match="4 hypotheses and 3"):
+        score(HYPOTHESES, REFERENCES[:3], config=RAW)
+    with pytest.raises(InputError, match="0 hypotheses and"):
+        score([], [], config=RAW)
     with pytest.raises(InputError, match="metric meteor is unknown"):
         score(HYPOTHESES, REFERENCES, ("meteor",), config=RAW)
     with pytest.raises(InputError, match="tokenize=14a cannot be used"):
@@ -59,10 +60,7 @@ def test_term_accuracy_is_the_percentage_of_terms_that_occur_as_words() -> None:
     hypotheses = ["Der Hund läuft.", "Die Hunde laufen.", "Nichts."]
     terms = [("Hund", "Katze"), ("Hund", "laufen"), ()]
     accuracy = term_accuracy(hypotheses, terms, "match:words")
-    assert accuracy.value == 50
-    values = accuracy.to_json()
-    assert (values["found"], values["terms"]) == (2, 4)
-    assert values["signature"] == "nterms:4|match:words"
+    assert (accuracy.value, accuracy.signature) == (50, "nterms:4|match:words")
 
 
 WORDS = [["the", "dog", "runs"], ["a", "run"], ["the", "cat", "runs", "."]]
@@ -88,8 +86,6 @@ def test_tags_that_are_never_correct_and_no_unknown_words() -> None:
     assert scores["f1_ADJ"].value == scores["f1_ADV"].value == 0.0
     known = tag_scores([["the"]], [["DET"]], [["DET"]], TRAINING)
     assert "accuracy_unknown" not in {score.name for score in known}
-    with pytest.raises(ValueError, match="shorter"):
-        tag_scores(WORDS, TAGS, [*PREDICTED[:-1], ["DET"]], TRAINING)
 
 
 ALL: Links = frozenset({(0, 0), (1, 1), (2, 1)})

@@ -38,14 +38,8 @@ def test_numbers_are_what_sacrebleu_prints(test: str, tmp_path: Path) -> None:
     samples = {"bs": RESAMPLING.bootstrap, "ar": RESAMPLING.randomization}[test]
     command = [sys.executable, "-m", "sacrebleu", "ref", "-i", "bad", "good", "-m", "bleu"]
     command += [f"--paired-{test}", f"--paired-{test}-n", str(samples), "--format", "json"]
-    done = subprocess.run(
-        command,
-        cwd=tmp_path,
-        env=os.environ | {"SACREBLEU_SEED": "7"},
-        capture_output=True,
-        check=True,
-    )
-    printed = json.loads(done.stdout)
+    environment = os.environ | {"SACREBLEU_SEED": "7"}
+    printed = json.loads(subprocess.check_output(command, cwd=tmp_path, env=environment))
     base, good = bleu_of(BAD, GOOD)
     for ours, theirs in ((base, printed[0]["BLEU"]), (good, printed[1]["BLEU"])):
         assert ours.score == theirs["score"]
@@ -79,17 +73,6 @@ def test_a_worse_system_differs_significantly() -> None:
     base, same = bleu_of(BAD, BAD)
     assert (same.difference, same.p_bootstrap, same.p_randomization) == (0.0, 1.0, 1.0)
     assert not same.is_sure
-
-
-@pytest.mark.parametrize(("lines", "least"), [(1, 1.0), (3, 0.25)])
-def test_a_difference_in_few_sentences_is_not_significant(lines: int, least: float) -> None:
-    # All 2**lines ways to swap them are equally probable, and two give the difference.
-    changed = [*GOOD[:lines], *REFERENCES[lines:]]
-    changed = [line if n >= lines else "nothing" for n, line in enumerate(changed)]
-    _, system = bleu_of(REFERENCES, changed)
-    assert system.difference is not None and system.difference < 0
-    assert system.p_randomization == least
-    assert not system.is_sure
 
 
 def test_only_what_a_metric_counts_is_a_difference() -> None:

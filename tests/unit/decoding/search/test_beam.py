@@ -19,34 +19,20 @@ SEEDS = list(range(12))
 
 
 class TableStep:
-    """The same log-probabilities at every step."""
+    """The same log-probabilities for every hypothesis, a row a step; the last one stays."""
 
-    def __init__(self, values: list[float], rows: int, beam: int) -> None:
-        self.values = torch.tensor(values).expand(rows, beam, -1)
-        self.beams: list[int] = []
+    def __init__(self, *table: list[float]) -> None:
+        self.table = torch.tensor(table)
+        self.calls = 0
 
     def __call__(self, tokens: Tensor) -> Tensor:
-        self.beams.append(len(tokens))
-        return self.values[: len(tokens)].clone()
+        values = self.table[min(self.calls, len(self.table) - 1)]
+        self.calls += 1
+        return values.repeat(*tokens.shape, 1)
 
     def reorder(self, beams: Tensor) -> None: ...
 
     def keep(self, sentences: Tensor) -> None: ...
-
-
-class ScheduleStep(TableStep):
-    """Log-probabilities of the end and of token 4 by the number of subwords; the last ones stay."""
-
-    def __init__(self, schedule: list[tuple[float, float]], beam: int) -> None:
-        super().__init__([-math.inf] * 5, 1, beam)
-        self.schedule = schedule
-
-    def __call__(self, tokens: Tensor) -> Tensor:
-        values = super().__call__(tokens)
-        end, subword = self.schedule[min(len(self.beams), len(self.schedule)) - 1]
-        values[..., EOS] = end
-        values[..., 4] = subword
-        return values
 
 
 def next_tokens(seed: int, tokens: list[int]) -> list[float]:
@@ -100,13 +86,13 @@ def test_equals_the_plain_search(alpha: float, nbest: int, min_length: int) -> N
         assert [h.log_probability for h in hypotheses] == pytest.approx(totals, abs=1e-4)
 
 
-def test_early_stopping_and_finished_sentences_save_steps() -> None:
+def test_early_stopping_saves_steps() -> None:
     # The end is likely: one step shows that nothing else can win.
-    step = TableStep([-9.0, -9.0, -9.0, -0.1, -3.0, -4.0], 2, 3)
+    step = TableStep([-9.0, -9.0, -9.0, -0.1, -3.0, -4.0])
     [first, second] = beam_search(step, torch.tensor([1, 50]), search_config())
     assert first == second
     assert [(h.tokens, h.score) for h in first] == [((), pytest.approx(-0.1))]
-    assert step.beams == [2]
+    assert step.calls == 1
 
 
 def test_a_search_goes_on_while_a_hypothesis_goes_well(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,7 +118,7 @@ def test_a_search_goes_on_while_a_hypothesis_goes_well(monkeypatch: pytest.Monke
 
 def test_no_more_hypotheses_than_exist() -> None:
     # One piece at most, one usable piece: two hypotheses exist.
-    step = TableStep([-math.inf, -math.inf, -math.inf, -1.0, -0.5], 1, 4)
+    step = TableStep([-math.inf, -math.inf, -math.inf, -1.0, -0.5])
     config = search_config(beam_size=4, nbest=4)
     [hypotheses] = beam_search(step, torch.tensor([1]), config)
     assert [h.tokens for h in hypotheses] == [(), (4,)]
@@ -154,8 +140,10 @@ def test_no_more_hypotheses_than_exist() -> None:
 def test_search_continues_while_the_penalty_may_reorder(
     alpha: float, limit: int, schedule: list[tuple[float, float]], length: int
 ) -> None:
+    """A row of the schedule has the log-probabilities of the end and of token 4."""
+    step = TableStep(*[[-math.inf] * 3 + list(row) for row in schedule])
     config = search_config(beam_size=6, length_penalty=alpha)
-    [[best]] = beam_search(ScheduleStep(schedule, 6), torch.tensor([limit]), config)
+    [[best]] = beam_search(step, torch.tensor([limit]), config)
     assert best.tokens == (4,) * length
 
 
@@ -182,7 +170,7 @@ def test_one_group_or_no_diversity_is_beam_search() -> None:
 
 def test_a_group_pays_for_each_hypothesis_of_earlier_groups_with_its_token() -> None:
     # The second group still takes the most probable token; the third pays for it twice.
-    step = TableStep([-9.0, -9.0, -9.0, -8.0, -0.5, -1.25], 1, 3)
+    step = TableStep([-9.0, -9.0, -9.0, -8.0, -0.5, -1.25])
     config = search_config(algorithm="diverse", nbest=3, groups=3, diversity=0.5)
     [found] = diverse_search(step, torch.tensor([1]), config)
     assert [h.tokens for h in found] == [(4,), (5,)]

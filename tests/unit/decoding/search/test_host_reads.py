@@ -1,6 +1,5 @@
 """The host reads at most once a step of any search, and both ways of leaving a batch agree."""
 
-from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -13,13 +12,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tests.helpers.decoding.steps import search_config
 from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer, tiny_translator
 from tests.helpers.model.host_reads import reason_to_wait
-from transformer.decoding import batched_search
 from transformer.decoding.batched_search import search_batch
 from transformer.decoding.constraints.compile import ConstraintCompiler
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.search import search as search_module
-from transformer.decoding.search.model_step import Ensemble, Model, build_step
-from transformer.decoding.search.search import Hypothesis, StepFunction
+from transformer.decoding.search.model_step import ModelStep
+from transformer.decoding.search.search import Hypothesis
 
 
 class CountedReads(TorchDispatchMode):
@@ -46,28 +44,16 @@ class CountedLists(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-class CountedStep:
-    """A step that notes how often the host had read at each of its calls."""
-
-    def __init__(self, step: StepFunction, reads: CountedReads, counts: list[int]) -> None:
-        self.step = step
-        self.reads = reads
-        self.counts = counts
-        self.reorder = step.reorder
-        self.keep = step.keep
-
-    def __call__(self, tokens: Tensor) -> Tensor:
-        self.counts.append(self.reads.count)
-        return self.step(tokens)
-
-
 def count_steps(reads: CountedReads, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The reads of the host before each call of the step of the next search."""
     counts: list[int] = []
-    build: Callable[..., StepFunction] = build_step
-    monkeypatch.setattr(
-        batched_search, "build_step", lambda *args: CountedStep(build(*args), reads, counts)
-    )
+    call = ModelStep.__call__
+
+    def counted(step: ModelStep, tokens: Tensor) -> Tensor:
+        counts.append(reads.count)
+        return call(step, tokens)
+
+    monkeypatch.setattr(ModelStep, "__call__", counted)
     return counts
 
 
@@ -82,7 +68,6 @@ SEARCHES: dict[str, tuple[dict[str, Any], list[Constraints]]] = {
     "prefix": ({}, [Constraints(prefix="ein "), NOTHING, Constraints(prefix="der hund"), NOTHING]),
     "never": ({}, [Constraints(never=("ein", "hund")), NOTHING, NOTHING, NOTHING]),
     "must": ({}, [Constraints(must=("hund",)), NOTHING, Constraints(must=("ein", "a")), NOTHING]),
-    "ensemble": ({"nbest": 2}, []),
 }
 
 
@@ -90,8 +75,7 @@ def searched(kind: str) -> list[list[Hypothesis]]:
     """Four sentences of different limits."""
     changes, constraints = SEARCHES[kind]
     tokenizer = tiny_tokenizer()
-    single = tiny_translator().model
-    model: Model = Ensemble([single, single]) if kind == "ensemble" else single
+    model = tiny_translator().model
     compiled = None
     if constraints:
         compiled = ConstraintCompiler(tokenizer).compile(constraints, 60, torch.device("cpu"))

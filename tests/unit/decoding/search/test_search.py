@@ -22,7 +22,6 @@ from transformer.settings.tokenizer import BOS, EOS, PAD
         ({"nbest": 4}, "nbest=4 .* set decoding.beam_size=4"),
         ({"max_length_ratio": math.nan}, "max_length_ratio=nan"),
         ({"algorithm": "greedy"}, "beam_size=3 has no effect .* set decoding=beam"),
-        ({"no_repeat_ngram": -1}, "no_repeat_ngram=-1 must be at least 0"),
         ({"algorithm": "sampling", "temperature": 0.0}, "temperature=0.0 must be above 0"),
         ({"top_k": 5}, "top_k=5 has no effect .* set decoding=sampling"),
         ({"algorithm": "diverse", "groups": 2}, "beam_size=3 is no multiple of decoding.groups=2"),
@@ -79,16 +78,10 @@ def test_the_end_is_forbidden_before_the_minimum_and_where_it_is_doubtful() -> N
 
 
 @pytest.mark.parametrize(
-    ("size", "subwords", "banned"),
-    [
-        (2, [4, 5, 4], {5}),
-        (2, [4, 4], {4}),
-        (3, [4, 5, 6, 4, 5], {6}),
-        (3, [4, 5], set()),
-        (1, [4, 6], {4, 6}),
-    ],
+    ("subwords", "size", "banned"),
+    [([4, 4], 2, {4}), ([4, 5, 6, 4, 5], 3, {6}), ([4, 5], 3, set()), ([4, 6], 1, {4, 6})],
 )
-def test_no_ngram_occurs_twice(size: int, subwords: list[int], banned: set[int]) -> None:
+def test_no_ngram_occurs_twice(subwords: list[int], size: int, banned: set[int]) -> None:
     after = constrained(torch.zeros(1, 1, 8), search_config(no_repeat_ngram=size), subwords)
     forbidden = (after[0, 0] == -math.inf).nonzero().flatten().tolist()
     assert set(forbidden) == banned | {PAD, BOS}
@@ -101,21 +94,6 @@ def test_nan_stops_every_search(algorithm: str) -> None:
     config = search_config(algorithm=algorithm, beam_size=1)
     with pytest.raises(InputError, match="NaN as log-probability after 0 target tokens"):
         SEARCHES[algorithm](step, torch.tensor([3]), config)
-
-
-def test_greedy_takes_the_most_probable_token_to_the_limit() -> None:
-    greedy = search_config(algorithm="greedy", beam_size=1)
-    [[hypothesis]] = greedy_search(RecurrentStep([5], 1), torch.tensor([9]), greedy)
-    step = RecurrentStep([5], 1)
-    tokens = [BOS]
-    total = 0.0
-    while tokens[-1] != EOS:
-        values = step(torch.tensor([[tokens[-1]]])).flatten()
-        values[[PAD, BOS]] = -math.inf
-        tokens.append(EOS if len(tokens) == 10 else int(values.argmax()))
-        total += float(values[tokens[-1]])
-    assert [BOS, *hypothesis.tokens, EOS] == tokens
-    assert hypothesis.score == hypothesis.log_probability == pytest.approx(total, abs=1e-4)
 
 
 def test_finished_sentences_leave_the_batch() -> None:

@@ -1,6 +1,5 @@
 """A search over a shortlist: equal to that of the whole vocabulary if it has all tokens."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -122,28 +121,16 @@ def test_some_outputs_of_an_int8_projection_are_those_of_the_whole() -> None:
     torch.testing.assert_close(part(x), linear(x)[:, rows], atol=0.05, rtol=0.05)
 
 
-def changed(**arrays: Any) -> Callable[[Path], None]:
-    def change(path: Path) -> None:
-        known = dict(np.load(path))
-        with open(path, "wb") as file:
-            np.savez(file, **(known | arrays))
-
-    return change
-
-
 @pytest.mark.parametrize(
-    ("change", "reason"),
+    "changes",
     [
-        (Path.unlink, "cannot be read"),
-        (changed(vocabulary=np.zeros(32, np.uint8)), "another vocabulary"),
-        (changed(candidates=np.zeros((3, 2), np.int32)), "another vocabulary"),
-        (changed(common=np.array([0, 1, 2, 3, 10**6])), "another vocabulary"),
-        (changed(common=np.array([0, 1, 3, 4])), "another vocabulary"),
+        {"vocabulary": np.zeros(32, np.uint8)},
+        {"candidates": np.zeros((3, 2), np.int32)},
+        {"common": np.array([0, 1, 2, 3, 10**6])},
+        {"common": np.array([0, 1, 3, 4])},
     ],
 )
-def test_a_damaged_file_is_refused(
-    change: Callable[[Path], None], reason: str, tmp_path: Path
-) -> None:
+def test_a_damaged_file_is_refused(changes: dict[str, np.ndarray], tmp_path: Path) -> None:
     tokenizer = tiny_tokenizer()
     file = tmp_path / "short.npz"
     shortlist = learned(tokenizer)
@@ -151,25 +138,24 @@ def test_a_damaged_file_is_refused(
     loaded = Shortlist.load(file, tokenizer)
     assert torch.equal(loaded.candidates, shortlist.candidates)
     assert torch.equal(loaded.common, shortlist.common)
-    change(file)
-    with pytest.raises(InputError, match=f"{file} .*{reason}"):
+    np.savez(file, **(dict(np.load(file)) | changes))
+    with pytest.raises(InputError, match=f"{file} .*another vocabulary"):
+        Shortlist.load(file, tokenizer)
+    file.write_bytes(b"PK")
+    with pytest.raises(InputError, match=f"{file} cannot be read"):
         Shortlist.load(file, tokenizer)
 
 
 def test_auto_is_the_shortlist_of_the_run(tmp_path: Path) -> None:
     search = search_config(shortlist="auto")
     checkpoint = tmp_path / "checkpoints" / "best.ckpt"
-    for file in (checkpoint, tmp_path / "st/model.safetensors", tmp_path / "ct2/model.bin"):
+    for file in (checkpoint, tmp_path / "ct2/model.bin"):
         file.parent.mkdir()
         file.touch()
     with pytest.raises(MissingFile, match="transformer shortlist checkpoint="):
         with_shortlist_of(search, checkpoint)
     (tmp_path / "shortlist.npz").touch()
-    for path in (checkpoint, tmp_path):
-        found = with_shortlist_of(search, path).shortlist
-        assert found == str(tmp_path.resolve() / "shortlist.npz")
-    with pytest.raises(MissingFile, match=r"set decoding\.shortlist=RUN/shortlist\.npz$"):
-        with_shortlist_of(search, tmp_path / "st")
+    assert with_shortlist_of(search, checkpoint).shortlist == str(tmp_path / "shortlist.npz")
     # An export for CTranslate2 has its own.
     assert with_shortlist_of(search, tmp_path / "ct2") is search
 
