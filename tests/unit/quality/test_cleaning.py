@@ -21,8 +21,7 @@ from transformer.data.corpora.split import Split
 from transformer.data.text.parallel import Corpus, read_lines
 from transformer.quality.cleaning import CleanedSplit, choose_pairs, clean
 from transformer.quality.corpus_checks import Checks
-from transformer.quality.examination import examine
-from transformer.quality.examined_text import given_texts
+from transformer.quality.examination import examine, given_texts
 from transformer.settings.corpora import CHECKS
 
 WANTED = frozenset(CHECKS) - {"several_targets", "several_sources"}

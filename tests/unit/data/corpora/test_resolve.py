@@ -35,7 +35,7 @@ from transformer.data.datamodules.tagging import TaggingData
 from transformer.data.datamodules.translation import TranslationData
 from transformer.data.text import lines
 from transformer.data.tokenization.tags import SourceTags, parse_tags
-from transformer.quality.examined_text import given_texts
+from transformer.quality.examination import given_texts
 from transformer.settings.data import CorpusConfig, DataConfig
 
 

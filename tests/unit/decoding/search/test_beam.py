@@ -105,13 +105,13 @@ def test_a_search_goes_on_while_a_hypothesis_goes_well(monkeypatch: pytest.Monke
 
     bounded = best()
     full = best(stopping="full")
-    going_well = beam.GOING_WELL
-    monkeypatch.setattr(beam, "GOING_WELL", -math.inf)
+    hopeless_below = beam.HOPELESS_BELOW
+    monkeypatch.setattr(beam, "HOPELESS_BELOW", -math.inf)
     exact = best()
     hopeless = 0
     for hypothesis, expected in zip(bounded, exact, strict=True):
         mean = hypothesis.log_probability / (len(hypothesis.tokens) + 1)
-        assert hypothesis.tokens == expected.tokens or mean < going_well
+        assert hypothesis.tokens == expected.tokens or mean < hopeless_below
         hopeless += hypothesis.tokens != expected.tokens
     assert hopeless and bounded != full
 
