@@ -9,14 +9,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from pytorch_lightning.callbacks import EarlyStopping, LearningRateMonitor
 
 from tests.helpers.data.text import write_parallel
 from tests.helpers.runs.processes import PROJECT
-from tests.helpers.runs.runs import SMALL, composed, corpus_overrides, verb
 from transformer.decoding.translator import Translator
 from transformer.quality.failures.thresholds import FILE
-from transformer.runs.train import train
 
 pytestmark = pytest.mark.thorough
 
@@ -110,11 +107,6 @@ def test_one_process_and_two_learn_alike_with_stock_callbacks(home: Path) -> Non
     assert one["global_step"] == two["global_step"]
     for key, weight in one["state_dict"].items():
         torch.testing.assert_close(two["state_dict"][key], weight, rtol=0, atol=1e-5)
-
-
-def test_the_file_of_a_stock_checkpoint_translates(home: Path) -> None:
-    if not (home / "one" / "best.ckpt").exists():
-        fitted(home, "one", 1, 2, max_steps=20)
     translator = Translator.load(home / "one" / "best.ckpt")
     assert len(translator.translate(["alpha beta", ""])) == 2
 
@@ -123,23 +115,3 @@ def test_a_training_without_an_end_is_refused(home: Path) -> None:
     code, *lines = fitted(home, "epochs", 1, 1, max_epochs=3)
     assert code == "1"
     assert lines[-1].endswith("an epoch has no end here; set max_steps or max_time")
-
-
-def test_stock_callbacks_work_in_a_run(home: Path) -> None:
-    own = [f"pytorch_lightning.callbacks:{name}" for name in ("LearningRateMonitor", "Timer")]
-    own.append("pytorch_lightning.callbacks:ModelCheckpoint")
-    call = [*corpus_overrides(home), *SMALL, f"callbacks.own=[{','.join(own)}]", "test=false"]
-    length = ["trainer.max_steps=4", "trainer.val_check_interval=2", "trainer.log_every_n_steps=1"]
-    code, _, stderr = verb("train", *call, *length, "hydra.run.dir=own", home=home)
-    assert code == 0, stderr
-    with (home / "own" / "metrics.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert any(row.get("lr-Adam/pg1") or row.get("lr-Adam") for row in rows)
-    names = {path.name for path in (home / "own" / "checkpoints").glob("*.ckpt")}
-    assert {"best.ckpt", "last.ckpt", "epoch=0-step=4.ckpt"} <= names
-    # Early stopping, from Python: no score is better by 1,000 than the first.
-    config = composed([*call, "callbacks.own=[]", "trainer.max_steps=40", *length[1:]], home)
-    stop = EarlyStopping("val/bleu", mode="max", patience=1, min_delta=1000.0)
-    train(config, home / "stopped", callbacks=[stop, LearningRateMonitor("step")])
-    payload = torch.load(home / "stopped" / "checkpoints" / "last.ckpt", weights_only=True)
-    assert payload["global_step"] == 4

@@ -1,7 +1,6 @@
 """One process, several, and several machines train the same model on the same batches."""
 
 import fcntl
-import json
 import os
 import re
 import signal
@@ -14,18 +13,14 @@ from typing import Any
 import pytest
 import torch
 from omegaconf import OmegaConf
-from pytorch_lightning import Callback
 
 from tests.helpers.runs.processes import Verb, start_verb
 from tests.helpers.runs.ranks import (
     OF_RANKS,
     curve,
     distance,
-    ended,
     forked_ranks,
-    free_port,
     planted,
-    started,
 )
 from tests.helpers.runs.runs import composed, corpus_overrides, verb
 from transformer.checkpoint.sharded import SUFFIX, part_folder_of
@@ -76,25 +71,18 @@ def test_two_processes_train_as_one_does(home: Path) -> None:
     assert ("val/bleu", 3) in two
     assert files(home / "two") == files(home / "one")
     assert stderr.count("update 4/4") == 1
-    log = (home / "two" / "train.log").read_text()
-    assert "rank 1" not in log
-    assert log.count("run directory") == 1
+    assert (home / "two" / "train.log").read_text().count("run directory") == 1
 
 
 def test_a_program_trains_on_two_devices_as_the_command_does(home: Path) -> None:
     trainer = TrainerConfig(strategy="ddp", devices=2, max_steps=4, val_check_interval=2)
     config = replace(composed(settings(home), home / "cache"), trainer=trainer)
-    with pytest.raises(InputError, match=r"in 2 others: name their classes"):
-        train(config, home / "python", callbacks=[Callback()])
     objective = Objective("val/bleu")
-    train(config, home / "objective", objective=objective)
-    scores = [score for (name, _), score in curve(home / "objective").items() if name == "val/bleu"]
-    assert objective.best == max(scores)
-    metrics = train(config, home / "python")
+    metrics = train(config, home / "python", objective=objective)
     assert files(home / "python") == files(home / "one")
     rows = curve(home / "python")
     assert metrics["val/bleu"] == rows["val/bleu", 3] and "test/bleu" in metrics
-    assert (home / "python" / "train.log").read_text().count("run directory") == 1
+    assert objective.best == max(score for (name, _), score in rows.items() if name == "val/bleu")
     with pytest.raises(InputError, match="holds a run"):
         train(config, home / "python")
 
@@ -124,10 +112,6 @@ def test_sharded_weights_train_alike_and_become_one_file(home: Path) -> None:
     assert one.keys() == sharded.keys()
     for name, tensor in one["state_dict"].items():
         torch.testing.assert_close(sharded["state_dict"][name], tensor, rtol=0, atol=1e-4)
-    sizes = [
-        os.path.getsize(home / run / "checkpoints" / "last.ckpt") for run in ("one", "sharded")
-    ]
-    assert sizes[1] < 1.05 * sizes[0]
 
 
 def rank_0_is_stopped() -> None:
@@ -190,14 +174,6 @@ def test_a_rank_that_fails_says_why_and_none_hangs(home: Path, tmp_path: Path) -
     assert last["global_step"] == 2
 
 
-def test_what_all_ranks_refuse_is_said_once(home: Path) -> None:
-    call = ["train", *settings(home), *DDP, "trainer.devices=2", "hydra.run.dir=refused"]
-    ranks = forked_ranks([*call, "data.train=[gone.src,gone.tgt]"], home)
-    assert [code for code, _, _ in ranks] == [2, 2]
-    assert "".join(stderr for _, _, stderr in ranks).count("gone.src: no such file") == 1
-    assert not (home / "refused").exists()
-
-
 def lock_stderr() -> None:
     """The command and its ranks hold a lock together, until the last of them has ended."""
     fcntl.flock(2, fcntl.LOCK_EX)
@@ -243,41 +219,3 @@ def test_ranks_end_with_the_command_and_the_run_goes_on(home: Path) -> None:
     assert code == 143, stderr
     assert stderr.count("stopped by SIGTERM; resume with transformer train checkpoint=") == 1
     assert "Traceback" not in stderr
-
-
-@pytest.mark.slow
-def test_validation_is_not_refused_for_fewer_pairs_than_ranks(home: Path) -> None:
-    few = {}
-    for side in ("src", "tgt"):
-        (home / f"few.{side}").write_text("alpha beta\n")
-        few[side] = str(home / f"few.{side}")
-    call = [*TRAIN, *settings(home), *DDP, *LENGTH, "trainer.devices=2", "hydra.run.dir=few"]
-    validation = f"data.validation=[{few['src']},{few['tgt']}]"
-    code, stderr = ended(started([*call, validation, "trainer.max_steps=2"], home))
-    assert code == 0, stderr
-    assert ("val/loss", 1) in curve(home / "few")
-    assert json.loads((home / "few" / "test.json").read_text())
-
-
-@pytest.mark.slow
-def test_processes_that_slurm_starts_find_each_other(home: Path) -> None:
-    job = str(10_000 + free_port() % 10_000)
-    slurm = {
-        "SLURM_NTASKS": "2",
-        "SLURM_NTASKS_PER_NODE": "2",
-        "SLURM_NODELIST": "127.0.0.1",
-        "SLURM_NODEID": "0",
-        "SLURM_JOB_NAME": "train",
-        "SLURM_JOB_ID": job,
-        "SLURM_JOBID": job,
-    }
-    call = [*TRAIN, *settings(home), *DDP, *LENGTH, "trainer.devices=2"]
-    before = set((home / "runs" / "files").glob("*"))
-    ranks = [
-        started(call, home, slurm | {"SLURM_PROCID": rank, "SLURM_LOCALID": rank})
-        for rank in ("0", "1")
-    ]
-    for code, stderr in [ended(rank) for rank in ranks]:
-        assert code == 0, stderr
-    (folder,) = set((home / "runs" / "files").glob("*")) - before
-    assert distance(curve(folder), curve(home / "one")) < 1e-4

@@ -1,7 +1,6 @@
 """What the functions that change Lightning's trainer rest on, in the pinned version."""
 
 import csv
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,7 @@ from pytorch_lightning.loggers import CSVLogger
 from tests.helpers.training.updates import quiet_trainer
 from transformer.training.lightning_internals import (
     begin_after_update,
-    leave_signals,
     loop_state,
-    set_max_steps,
     validate_now,
 )
 
@@ -57,40 +54,6 @@ def trained(folder: Path, *callbacks: Callback, **options: Any) -> tuple[Trainer
     trainer = quiet_trainer(folder, callbacks=[*callbacks], **(settings | options))
     trainer.fit(module, ckpt_path=checkpoint)
     return trainer, module
-
-
-def test_signals_stay_with_the_program(tmp_path: Path) -> None:
-    seen = []
-    look = At("on_train_start", lambda _: seen.append(signal.getsignal(signal.SIGTERM)))
-    mine = signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    try:
-        trained(tmp_path, look)
-        trainer = quiet_trainer(tmp_path, max_steps=1, callbacks=[look])
-        leave_signals(trainer)
-        trainer.fit(Manual())
-    finally:
-        signal.signal(signal.SIGTERM, mine)
-    lightnings, ours = seen
-    assert ours is signal.SIG_IGN
-    assert lightnings is not signal.SIG_IGN
-
-
-def test_a_run_without_updates_left_begins(tmp_path: Path) -> None:
-    begun = []
-    save = At("on_train_end", lambda trainer: trainer.save_checkpoint(tmp_path / "file"))
-    trained(tmp_path, save)
-    start = At("on_train_start", lambda trainer: begun.append(trainer.global_step))
-    trained(tmp_path, start, ckpt_path=tmp_path / "file")
-    assert begun == []
-
-    def again(trainer: Trainer) -> None:
-        set_max_steps(trainer, trainer.global_step)
-
-    opened = At("on_fit_start", lambda trainer: set_max_steps(trainer, -1))
-    trainer, _ = trained(
-        tmp_path, opened, start, At("on_train_start", again), ckpt_path=tmp_path / "file"
-    )
-    assert begun == [4] and trainer.global_step == 4
 
 
 @pytest.mark.parametrize("hook", ["on_train_batch_end", "on_validation_start", "on_validation_end"])

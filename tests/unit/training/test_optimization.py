@@ -18,7 +18,6 @@ from transformer.training.optimization import (
     DivergenceDetector,
     build_optimizer,
     build_schedule,
-    noam,
     save_text,
     schedule_factor,
 )
@@ -42,22 +41,14 @@ def test_each_parameter_is_in_one_group_and_matrices_decay() -> None:
     assert optimizer.defaults["eps"] == 1e-9
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        # The first update of Adam is lr in the direction of the gradient, which the decay is
-        # part of; AdamW decays the weight by lr * decay * weight = 0.1 beside it.
-        ("adam", [2 - 0.1, 2 - 0.1]),
-        ("adamw", [2 - 0.1 - 0.1, 2 - 0.1]),
-    ],
-)
-def test_adamw_decays_beside_the_gradient(name: Any, expected: list[float]) -> None:
-    matrix, bias = nn.Parameter(torch.full((1, 1), 2.0)), nn.Parameter(torch.full((1,), 2.0))
-    for parameter in (matrix, bias):
-        parameter.grad = torch.full_like(parameter, 3.0)
-    config = OptimizerConfig(name, lr=0.1, weight_decay=0.5)
-    build_optimizer(config, [matrix, bias]).step()
-    assert [matrix.item(), bias.item()] == pytest.approx(expected, rel=1e-5)
+# The first update of Adam is lr in the direction of the gradient, which the decay is part of;
+# AdamW decays the weight by lr * decay * weight = 0.1 beside it.
+@pytest.mark.parametrize(("name", "expected"), [("adam", 2 - 0.1), ("adamw", 2 - 0.1 - 0.1)])
+def test_adamw_decays_beside_the_gradient(name: Any, expected: float) -> None:
+    matrix = nn.Parameter(torch.full((1, 1), 2.0))
+    matrix.grad = torch.full_like(matrix, 3.0)
+    build_optimizer(OptimizerConfig(name, lr=0.1, weight_decay=0.5), [matrix]).step()
+    assert matrix.item() == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +64,6 @@ def test_adamw_decays_beside_the_gradient(name: Any, expected: list[float]) -> N
             ScheduleConfig("cosine", 4, total=12, floor=0.1),
             {2: 0.5, 4: 1.0, 6: 0.868198, 8: 0.55, 10: 0.231802, 12: 0.1, 13: 0.1, 999: 0.1},
         ),
-        (ScheduleConfig("cosine", 0, total=2), {1: 0.5, 2: 0.0, 3: 0.0}),
         # 512^-0.5 = 0.0441942, 4000^-1.5 = 3.95285e-6, 4000^-0.5 = 0.0158114.
         (
             ScheduleConfig("noam", 4000),
@@ -85,11 +75,6 @@ def test_adamw_decays_beside_the_gradient(name: Any, expected: list[float]) -> N
 def test_factors_of_the_schedules(config: ScheduleConfig, expected: dict[int, float]) -> None:
     factors = {update: schedule_factor(config, 512, update) for update in expected}
     assert factors == pytest.approx(expected, rel=1e-5)
-
-
-def test_noam_depends_on_the_width() -> None:
-    # 128^-0.5 = 0.0883883, 10^-1.5 = 0.0316228.
-    assert noam(9, warmup=10, d_model=128) == pytest.approx(0.0251558, rel=1e-5)
 
 
 def test_the_first_update_is_made_with_the_first_factor() -> None:
@@ -127,7 +112,7 @@ def seasoned(**changes: float | int | None) -> DivergenceDetector:
     [
         (math.nan, 1.0, "its loss is nan"),
         (2.0, math.inf, "the norm of its gradient is inf"),
-        (7.1, 1.0, "its loss is 7.10 where 2.00 is usual"),
+        (7.1, 1.0, "7.10 where 2.00 is usual"),
     ],
 )
 def test_a_bad_update_is_skipped(
@@ -175,20 +160,12 @@ def test_a_resumed_detector_decides_alike() -> None:
     assert resumed.state_dict() == state
     assert (resumed.in_a_row, resumed.skipped, resumed.lr_scale) == (1, 1, 0.25)
     assert not accepted(resumed, 7.1, 1.0, 22)
-    detector.returned = 3
-    detector.load_state_dict(state)
-    assert detector.returned == 3
 
 
-def test_the_batch_of_a_divergence_is_saved_as_text(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_batch_of_a_divergence_is_saved_as_text(tmp_path: Path) -> None:
     tokenizer = any_tokenizer()
-    sources, targets = ["aa", "a"], ["b", "bbb"]
-    batch = collate(tokenizer.encode_source(sources), tokenizer.encode_target(targets))
+    batch = collate(tokenizer.encode_source(["aa", "a"]), tokenizer.encode_target(["b", "bbb"]))
     diverged = Diverged("why", Update.of([batch, batch], [0, 1]), 7)
     file = save_text(diverged, tmp_path, 0, tokenizer)
     assert file.name == "diverged-at-7-rank-0.txt"
     assert file.read_text() == 2 * "aa\tb\na\tbbb\n"
-    file = save_text(diverged, tmp_path / "nowhere", 0, tokenizer)
-    assert str(file) in caplog.text
