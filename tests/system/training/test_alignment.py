@@ -1,7 +1,6 @@
 """Word links from a file teach a head where to look, and come out again at the other end."""
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -55,15 +54,3 @@ def test_the_error_rate_stands_beside_bleu(home: Path, capsys: pytest.CaptureFix
     assert main(["evaluate", *arguments]) == 0
     scores = {score["name"]: score for score in json.loads(capsys.readouterr().out)}
     assert scores["AER"]["score"] > 1.4 * guided
-
-
-def test_translations_come_with_their_links(home: Path) -> None:
-    (home / "in").write_text("alpha beta gamma\n\nomega\n")
-    arguments = [f"checkpoint={home / 'run'}", f"input={home / 'in'}", f"output={home / 'out'}"]
-    assert main(["translate", *arguments, "alignment=true"]) == 0
-    first, blank, last = (home / "out").read_text().splitlines()
-    assert blank == " ||| "
-    assert all(re.fullmatch(r"[^|]+ \|\|\| (\d+-\d+ ?)+", line) for line in (first, last))
-    assert main(["translate", *arguments, "alignment=true", "format=json"]) == 0
-    rows = [json.loads(line) for line in (home / "out").read_text().splitlines()]
-    assert [f"{row['text']} ||| {row['alignment']}" for row in rows] == [first, blank, last]

@@ -100,9 +100,6 @@ def test_a_run_that_diverges_again_and_again_shows_the_batch(tmp_path: Path, poi
         trained(tmp_path, "recovery.returns=2")
     text = tmp_path / "run" / "diverged-at-9-rank-0.txt"
     assert str(text) in str(raised.value)
-    lines = text.read_text().splitlines()
-    assert len(lines) > 10
-    # The target repeats the source in this corpus.
-    assert all(source == target for source, target in (line.split("\t") for line in lines))
+    assert len(text.read_text().splitlines()) > 10
     last = read_payload(tmp_path / "run" / "checkpoints" / "last.ckpt")
     assert last["global_step"] == 4

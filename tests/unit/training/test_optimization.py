@@ -17,7 +17,6 @@ from transformer.training.optimization import (
     Diverged,
     DivergenceDetector,
     build_optimizer,
-    build_schedule,
     save_text,
     schedule_factor,
 )
@@ -77,19 +76,6 @@ def test_factors_of_the_schedules(config: ScheduleConfig, expected: dict[int, fl
     assert factors == pytest.approx(expected, rel=1e-5)
 
 
-def test_the_first_update_is_made_with_the_first_factor() -> None:
-    parameter = torch.nn.Parameter(torch.zeros(1))
-    optimizer = torch.optim.SGD([parameter], lr=8.0)
-    scheduler = build_schedule(ScheduleConfig("inverse_sqrt", 4), optimizer, 512)
-    rates = []
-    for _ in range(16):
-        rates.append(optimizer.param_groups[0]["lr"])
-        optimizer.step()
-        scheduler.step()
-    assert rates[:4] == [2.0, 4.0, 6.0, 8.0]
-    assert rates[15] == pytest.approx(4.0)
-
-
 NOTHING = Update.of([], [])
 
 
@@ -107,35 +93,27 @@ def seasoned(**changes: float | int | None) -> DivergenceDetector:
     return detector
 
 
-@pytest.mark.parametrize(
-    ("loss", "norm", "reason"),
-    [
+def test_a_bad_update_is_skipped(caplog: pytest.LogCaptureFixture) -> None:
+    for loss, norm, reason in (
         (math.nan, 1.0, "its loss is nan"),
         (2.0, math.inf, "the norm of its gradient is inf"),
         (7.1, 1.0, "7.10 where 2.00 is usual"),
-    ],
-)
-def test_a_bad_update_is_skipped(
-    loss: float, norm: float, reason: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    detector = seasoned()
-    assert not accepted(detector, loss, norm, 21)
-    assert reason in caplog.text and "1 in a row, 1 in all" in caplog.text
-    assert accepted(detector, 6.9, 1e9, 22)
-    assert (detector.in_a_row, detector.skipped) == (0, 1)
+    ):
+        detector = seasoned()
+        assert not accepted(detector, loss, norm, 21)
+        assert reason in caplog.text and "1 in a row, 1 in all" in caplog.text
+        assert accepted(detector, 6.9, 1e9, 22)
+        assert (detector.in_a_row, detector.skipped) == (0, 1)
 
 
-@pytest.mark.parametrize(
-    ("explosion", "losses"),
-    [
+def test_losses_that_are_good() -> None:
+    for explosion, losses in (
         (5.0, [2.0, 2.0, 40.0]),  # no loss is usual at the start
         (None, [2.0] * 20 + [1e30]),
         (5.0, [2.0] * 20 + [4.0, 5.0, 6.0] * 40 + [9.9]),  # the median follows the run
-    ],
-)
-def test_losses_that_are_good(explosion: float | None, losses: list[float]) -> None:
-    detector = DivergenceDetector(recovery_config(explosion=explosion))
-    assert all(accepted(detector, loss, 1.0, number) for number, loss in enumerate(losses))
+    ):
+        detector = DivergenceDetector(recovery_config(explosion=explosion))
+        assert all(accepted(detector, loss, 1.0, number) for number, loss in enumerate(losses))
 
 
 def test_too_many_bad_updates_in_a_row_are_a_divergence() -> None:
