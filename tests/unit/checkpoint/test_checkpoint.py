@@ -131,6 +131,7 @@ CONFIG = (PORTABLE, "config")
 MODEL = (PORTABLE, "config", "model")
 WEIGHT = ("state_dict", "model.projection.weight")
 MOMENTS = ({"state": {0: {"exp_avg": torch.full((24, 16), float("nan"))}}},)
+PROGRAM = {"algorithm": "mbr", "beam_size": 1, "candidates": 4, "utility": "os:system"}
 CIRCLE: dict[str, Any] = {}
 CIRCLE["self"] = CIRCLE
 
@@ -153,7 +154,7 @@ CIRCLE["self"] = CIRCLE
         ((*CONFIG, "data"), MISSING, "its config has no data"),
         (CONFIG, MISSING, "it has no config"),
         ((*CONFIG, "data", "x"), float("nan"), r"data\.x in its config is no plain"),
-        ((*CONFIG, "decoding", "utility"), "os:system", "a program, which no checkpoint names"),
+        ((*CONFIG, "decoding"), PROGRAM, "os:system is a program, which no checkpoint names"),
         (("optimizer_states",), MOMENTS, "hold NaN"),
         (WEIGHT, 3, "a weight is no tensor"),
         (("x",), torch.tensor(1j), "complex64"),
