@@ -78,9 +78,11 @@ def _run(call: list[str]) -> None:
         call = take_config_folder(call)
     verb, *arguments = call or ["--help"]
     if verb.startswith("recipe="):
-        verb, arguments = "recipe", call
+        verb = "recipe"
+        arguments = call
     if verb == "help" and arguments:
-        verb, arguments = arguments[0], ["--help"]
+        verb = arguments[0]
+        arguments = ["--help"]
     if "--version" in call:
         print(version_line())
     elif verb in ("-h", "--help", "help"):

@@ -13,7 +13,7 @@ from transformer.data.corpora.split import numbered
 from transformer.data.text.parallel import Pair
 from transformer.quality import cleaning
 from transformer.quality.corpus_checks import Checks
-from transformer.quality.examined_text import given_texts
+from transformer.quality.examination import given_texts
 from transformer.settings.corpora import CleanConfig, Filters, Repairs
 from transformer.settings.translator import TranslatorConfig
 

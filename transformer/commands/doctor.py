@@ -16,8 +16,7 @@ from transformer.data.tokenization.vocabulary_training import (
 )
 from transformer.interchange.translators import fetched
 from transformer.quality.check import ExaminationConfig
-from transformer.quality.examination import Report, examine, to_json
-from transformer.quality.examined_text import given_texts
+from transformer.quality.examination import Report, examine, given_texts, to_json
 from transformer.settings.corpora import CleanConfig, DoctorConfig
 
 

@@ -26,19 +26,20 @@ if TYPE_CHECKING:
 def select(config: SelectConfig, *, loaded: "Loaded" = lambda checkpoints: None) -> int:
     """Write the best candidates, a line each; returns their number.
 
-    ``loaded`` is told the checkpoint of ``reverse``. Raises InputError for a line of no list.
+    ``loaded`` is told the checkpoint of ``reverse``. Raises InputError for a line
+    that is not an n-best list.
     """
-    # The text beside each list: a reference, or the source for a reverse model.
-    beside = None
+    # One text for each list: a reference, or the source for a reverse model.
+    paired_file = None
     if config.source is None and config.reverse is None:
-        beside = config.reference
+        paired_file = config.reference
     elif config.reference is None and config.reverse is not None:
-        beside = config.source
-    if beside is None:
+        paired_file = config.source
+    if paired_file is None:
         raise InputError("give reference=FILE alone, or source=FILE and reverse=RUN")
-    check_output_path(config.output, [config.nbest, beside])
+    check_output_path(config.output, [config.nbest, paired_file])
     choose = candidate_choice(config.reverse_model, config.metrics, loaded=loaded)
-    files = (config.nbest, beside)
+    files = (config.nbest, paired_file)
     pairs = plain_pairs([*map(read_lines, files)], files)
     lists = (
         (_candidates(line, f"{config.nbest}:{number}"), text)
@@ -95,22 +96,28 @@ def check_direction(name: str, data: DataConfig, languages: tuple[str, str]) -> 
     # Another code, such as eng or src, may be any language.
     is_known = all(language_name(code) != code for code in chain(*learned, wanted))
     if is_known and wanted not in learned and not data.target_tag:
-        *known, asked = [f"{source} to {target}" for source, target in pairs]
+        *directions, direction = [f"{source} to {target}" for source, target in pairs]
         raise InputError(
-            f"reverse={name} translates {', '.join(known)}, and {asked} is wanted; give a model of "
-            "that direction"
+            f"reverse={name} translates {', '.join(directions)}, and {direction} is wanted; give a "
+            "model of that direction"
         )
 
 
 def _candidates(line: str, where: str) -> dict[str, float]:
-    """The texts of an n-best list, or the text where it has none; each with its log-probability."""
+    """The texts of an n-best list, or the text where it has none; each with its log-probability.
+
+    Of hypotheses with the same text, the most probable one counts. Candidates without
+    log-probabilities are chosen by the reverse model alone.
+    """
     try:
         values = json.loads(line)
-        scores = {}
+        scores: dict[str, float] = {}
         for candidate in values["nbest"] or [values]:
             text = str(candidate["text"])
             text.encode()  # half of a surrogate pair is an error
-            scores[text.replace("\n", " ")] = float(candidate.get("log_probability", 0))
+            text = text.replace("\n", " ")
+            log_probability = float(candidate.get("log_probability", 0))
+            scores[text] = max(log_probability, scores.get(text, -math.inf))
         if not all(map(math.isfinite, scores.values())):
             raise ValueError("not finite")
         return scores

@@ -58,10 +58,12 @@ def serve(
     with ExitStack() as stack:
         listening = stack.enter_context(closing(listen(config)))
         stack.callback(thread.shutdown, wait=False)  # a batch that nobody waits for may take long
-        directions = thread.submit(lambda: Directions(_directions(config, set_threads))).result()
+        directions = thread.submit(
+            lambda: Directions(_load_directions(config, set_threads))
+        ).result()
         models = [direction.translator.model for direction in directions.all]
         weights = [weight for model in models for weight in model.parameters()]
-        thread.submit(set_threads, weights).result()  # loading has set them for the last
+        thread.submit(set_threads, weights).result()  # each load has set them for its model
         tokens = min(direction.translator.batch_tokens for direction in directions.all)
         width = max(direction.translator.search.width for direction in directions.all)
         queue = RequestQueue(
@@ -81,7 +83,7 @@ def serve(
         )
 
 
-def _directions(config: ServeConfig, set_threads: SetThreads) -> Iterator[Direction]:
+def _load_directions(config: ServeConfig, set_threads: SetThreads) -> Iterator[Direction]:
     names = [config.checkpoint] if isinstance(config.checkpoint, str) else config.checkpoint
     languages: Sequence[str | None] = config.languages or [None] * len(names)
     if len(languages) != len(names):

@@ -22,7 +22,7 @@ from transformer.quality.stress import StressReport, StressTest, sample_size
 from transformer.settings.evaluation import StressConfig
 
 SECONDS = 120.0
-"""Of a test with ``sentences="auto"``, about."""
+"""Approximate duration of a test with ``sentences="auto"``."""
 
 
 def stress(
@@ -42,7 +42,7 @@ def stress(
     for name in names:
         if name not in DISTURBANCES:
             near = did_you_mean(name, DISTURBANCES) or f"; choose {', '.join(DISTURBANCES)}"
-            raise InputError(f"disturbances has {name!r}, which is none{near}")
+            raise InputError(f"disturbances has {name!r}, which is no disturbance{near}")
     paths = [local_run(name) for name in config.translator.checkpoints]
     task = other_task(paths, trusted=config.translator.trust)
     if task is not None:
@@ -64,8 +64,7 @@ def stress(
         pairs = pairs[: config.sentences]
     detector = Detector.load(paths[0], run.data)
     test = StressTest(translator, detector, pairs, metrics, metric, config.seed)
-    progress = (f"{number}/{len(names)} {name}" for number, name in enumerate(names, 1))
-    report = test.run(names, lambda _: show(next(progress)))
+    report = test.run(names, lambda name: show(f"{names.index(name) + 1}/{len(names)} {name}"))
     show(report)
     save_stress(output, report)
     return report

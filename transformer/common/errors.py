@@ -32,7 +32,7 @@ def errors_name(file: Path | str) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        if str(file) in str(error):
+        if re.search(rf"(?<![\w.-]){re.escape(str(file))}(?![\w-])", str(error)):
             raise
         raise InputError(f"{file}: {error}") from error
 

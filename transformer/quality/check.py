@@ -59,7 +59,8 @@ class Check(ABC):
     """Whether `faults` works only after `see` was called with every pair."""
 
     def __init__(self, split: str, max_examples: int) -> None:
-        self.split, self.max_examples = split, max_examples
+        self.split = split
+        self.max_examples = max_examples
 
     @abstractmethod
     def see(self, pair: NumberedPair) -> None:
@@ -86,13 +87,15 @@ class PairCheck(Check):
 
     def __init__(self, split: str, max_examples: int, name: str, find: FindFault) -> None:
         super().__init__(split, max_examples)
-        self._name, self._find = name, find
+        self._name = name
+        self._find = find
         self._count = self._total = 0
         self._examples: list[Example] = []
 
     def see(self, pair: NumberedPair) -> None:
         self._total += 1
-        if (fault := self._find(pair)) is not None:
+        fault = self._find(pair)
+        if fault is not None:
             self._count += 1
             # A line with several answers may have the fault in each.
             lines = [example.line for example in self._examples]
@@ -111,7 +114,8 @@ def either_side(describe: Callable[[Side, str], str | None]) -> FindFault:
 
     def find(pair: NumberedPair) -> Fault | None:
         for side, text in zip(SIDES, pair.texts, strict=True):
-            if (message := describe(side, text)) is not None:
+            message = describe(side, text)
+            if message is not None:
                 return Fault(side, message)
         return None
 
@@ -126,11 +130,11 @@ def bare(text: str) -> str:
     return _NO_WORD.sub(_marks, folded.translate(None, _ASCII_NO_WORD).decode())
 
 
-def _marks(found: re.Match[str]) -> str:
+def _marks(match: re.Match[str]) -> str:
     """Return the vowel signs and tone marks among characters that are no letters or digits."""
     return "".join(
         character
-        for character in found[0]
+        for character in match[0]
         if unicodedata.category(character) in ("Mn", "Mc") and character not in _VARIATIONS
     )
 

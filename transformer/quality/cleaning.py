@@ -101,12 +101,13 @@ def choose_pairs(
     H are the cross-entropies, in nats a token, of two models of inverse directions: dual
     conditional cross-entropy (Junczys-Dowmunt 2018, W18-6478). Memory holds them, not the pairs.
     """
-    pairs, found = iter(pairs), array("d")
+    pairs = iter(pairs)
+    entropies = array("d")
     while window := list(islice(pairs, 4096)):  # enough to be sorted into full batches
         swapped = [(target, source) for source, target in window]
         for both in zip(forward(window), reverse(swapped), strict=True):
-            found.extend(both)
-    first, second = np.array(found).reshape(-1, 2).T
+            entropies.extend(both)
+    first, second = np.array(entropies).reshape(-1, 2).T
     scores = np.abs(first - second) + (first + second) / 2
     is_bad = np.zeros(len(scores), bool)
     is_bad[np.argsort(scores, kind="stable")[round(keep * len(scores)) :]] = True
@@ -120,9 +121,13 @@ class _Cleaner:
     """Cleans a split, which is a whole text; lines that separate documents are kept."""
 
     def __init__(self, checks: Checks, name: str, repair: bool, repairs: Collection[str]) -> None:
-        self._enabled, self._checks = checks.config.checks, checks.build(name)
-        self._split, self._name, self._pairs = checks.splits[name], name, checks.pairs
-        self._steps, self._apply_repair = _steps(repairs), repair
+        self._enabled = checks.config.checks
+        self._checks = checks.build(name)
+        self._split = checks.splits[name]
+        self._name = name
+        self._pairs = checks.pairs
+        self._steps = _steps(repairs)
+        self._apply_repair = repair
         self._paths = [*self._split.corpus.paths, *filter(None, [self._split.links])]
         if self._split.links is not None:
             # Reads them once, so that wrong links are an error.
@@ -139,8 +144,8 @@ class _Cleaner:
         return (pair.texts for pair in checked if not self._faults(pair))
 
     def _faults(self, pair: NumberedPair) -> list[str]:
-        found = (name for check in self._checks for name in check.faults(pair))
-        faults = [name for name in found if name in self._enabled]
+        names = (name for check in self._checks for name in check.faults(pair))
+        faults = [name for name in names if name in self._enabled]
         for check in self._checks if not faults else ():
             check.keep(pair)
         return faults
@@ -156,13 +161,17 @@ class _Cleaner:
             for pair, lines in self._lines():
                 if pair is not None:
                     checked, repairs = self._repaired(pair)
-                    faults, more = self._faults(checked), dict[str, object]()
-                    if not faults and (reason := next(reasons)) is not None:
-                        faults, more = ["cross_entropy"], {"cross_entropy": reason}
+                    faults = self._faults(checked)
+                    reason_fields = dict[str, object]()
+                    if not faults:
+                        reason = next(reasons)
+                        if reason is not None:
+                            faults = ["cross_entropy"]
+                            reason_fields = {"cross_entropy": reason}
                     if faults:
                         done.rejected += 1
                         done.faults.update(faults)
-                        records[0].write(_record(pair, {"faults": faults, **more}))
+                        records[0].write(_record(pair, {"faults": faults, **reason_fields}))
                         continue
                     done.kept += 1
                     done.repaired += bool(repairs)
@@ -192,9 +201,13 @@ class _Cleaner:
     def _repaired(self, pair: NumberedPair) -> tuple[NumberedPair, list[str]]:
         """Return the pair to check and to write, and its repairs; none moves words of links."""
         source, *features = pair.source.split("\t", int(self._split.corpus.features))
-        texts, repairs = (source, pair.target), list[str]()
+        texts = (source, pair.target)
+        repairs = list[str]()
         for name, step in self._steps:
-            if name not in repairs and (after := step(*texts)) != texts:
+            if name in repairs:
+                continue
+            after = step(*texts)
+            if after != texts:
                 texts = after
                 repairs.append(name)
         mended = pair._replace(source="\t".join([texts[0], *features]), target=texts[1])
@@ -235,8 +248,8 @@ def _rewrite(lines: tuple[str, ...], corpus: Corpus, pair: NumberedPair) -> tupl
     return (json.dumps(values, ensure_ascii=escapes), *lines[1:])
 
 
-def _record(pair: NumberedPair, reason: Mapping[str, object], **more: object) -> bytes:
-    values = {"line": pair.line, **reason, "source": pair.source, "target": pair.target, **more}
+def _record(pair: NumberedPair, reason: Mapping[str, object], **fields: object) -> bytes:
+    values = {"line": pair.line, **reason, "source": pair.source, "target": pair.target, **fields}
     return (json.dumps(values, ensure_ascii=False) + "\n").encode()
 
 

@@ -39,7 +39,9 @@ class Checks:
         tokenizer: Tokenizer | None = None,
     ) -> None:
         """Choose the checks; without a tokenizer, tokens are estimated. The splits have "train"."""
-        self.splits, self.config, self._tokenizer = splits, config, tokenizer
+        self.splits = splits
+        self.config = config
+        self._tokenizer = tokenizer
         self.skipped = {
             name: f"needs {package}: {how_to_install('doctor')}"
             for name, package in _PACKAGES.items()
@@ -58,7 +60,8 @@ class Checks:
 
     def build(self, split: str) -> list[check.Check]:
         """New checks for a split; raises InputError if a text cannot be read."""
-        enabled, new = self.config.checks - self.skipped.keys(), (split, self.config.examples)
+        enabled = self.config.checks - self.skipped.keys()
+        new = (split, self.config.examples)
         finders = self._finders(split).items()
         checks: list[check.Check] = [
             check.PairCheck(*new, n, find) for n, find in finders if n in enabled
@@ -74,7 +77,8 @@ class Checks:
 
     def _finders(self, split: str) -> dict[str, check.FindFault]:
         """Checks that look at each pair alone, in the order of the faults of a rejected pair."""
-        config, has_features = self.config, self.splits[split].corpus.features
+        config = self.config
+        has_features = self.splits[split].corpus.features
         return {
             "empty": lengths.find_empty_side,
             "noise": noise.find_noise,

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from transformer.common.errors import InputError
 from transformer.common.files import given_path, locked, remembered
-from transformer.data.corpora.resolve import corpus_configs, find_corpus_splits
+from transformer.data.corpora.resolve import as_files, corpus_configs, find_corpus_splits
 from transformer.data.corpora.split import Split, numbered
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.quality.check import SIDES, ExaminationConfig, Finding
+from transformer.quality.check import SIDES, ExaminationConfig, Finding, Side
 from transformer.quality.checks.repeated_text import Leaks
 from transformer.quality.corpus_checks import Checks
-from transformer.quality.examined_text import line_location
 from transformer.settings.corpora import CHECKS
 from transformer.settings.data import DataConfig
 
@@ -51,7 +51,9 @@ def examine(
     # The training text is read first: it defines the known characters.
     for name in ("train", *(name for name in splits if name != "train")):
         split_checks = checks.build(name)
-        sources, targets = lengths[name] = Counter[int](), Counter[int]()
+        sources = Counter[int]()
+        targets = Counter[int]()
+        lengths[name] = (sources, targets)
         for pair in checks.pairs(name):
             sources[pair.source_tokens] += 1
             targets[pair.target_tokens] += 1
@@ -60,10 +62,10 @@ def examine(
         findings += (finding for check in split_checks for finding in check.findings())
     order = list(lengths)
     enabled = (finding for finding in findings if finding.check in config.checks)
-    found = sorted(enabled, key=lambda f: (order.index(f.split), CHECKS.index(f.check)))
+    ordered = sorted(enabled, key=lambda f: (order.index(f.split), CHECKS.index(f.check)))
     pairs = {name: source.total() for name, (source, _) in lengths.items()}
     unit = "tokens, estimated" if tokenizer is None else "tokens"
-    return Examination(pairs, unit, lengths, tuple(found), checks.skipped)
+    return Examination(pairs, unit, lengths, tuple(ordered), checks.skipped)
 
 
 def to_json(
@@ -72,19 +74,19 @@ def to_json(
     """Return everything as plain values, with the allowed fraction of each fault."""
     findings = [
         {
-            "check": one.check,
-            "split": one.split,
-            "count": one.count,
-            "share": one.fraction,
-            "threshold": allowed[one.check],
-            "exceeded": one.fraction > allowed[one.check],
+            "check": finding.check,
+            "split": finding.split,
+            "count": finding.count,
+            "share": finding.fraction,
+            "threshold": allowed[finding.check],
+            "exceeded": finding.fraction > allowed[finding.check],
             "examples": [
-                {"place": line_location(splits[one.split], side, line), "line": line}
+                {"place": line_location(splits[finding.split], side, line), "line": line}
                 | {"side": side, "said": message}
-                for line, side, message in one.examples
+                for line, side, message in finding.examples
             ],
         }
-        for one in examination.findings
+        for finding in examination.findings
     ]
     return {
         "splits": {
@@ -98,7 +100,9 @@ def to_json(
         },
         "findings": findings,
         "skipped": dict(examination.skipped),
-        "exceeded": [f"{one['split']}: {one['check']}" for one in findings if one["exceeded"]],
+        "exceeded": [
+            f"{finding['split']}: {finding['check']}" for finding in findings if finding["exceeded"]
+        ],
     }
 
 
@@ -127,7 +131,8 @@ def finding_rows(report: Report) -> Iterator[Sequence[str]]:
     for finding in report["findings"]:
         if finding["count"]:
             mark = "too many" if finding["exceeded"] else ""
-            count, limit = f"{finding['count']:,}", f"{finding['threshold']:.3%}"
+            count = f"{finding['count']:,}"
+            limit = f"{finding['threshold']:.3%}"
             yield finding["split"], finding["check"], count, f"{finding['share']:.3%}", limit, mark
 
 
@@ -144,7 +149,8 @@ _MAX_FRACTION = 0.001
 # Raise it when the checks change.
 _VERSION = 6
 # A million pairs cost some ten seconds.
-_MAX_PAIRS, _EXAMPLES = 1_000_000, 2
+_MAX_PAIRS = 1_000_000
+_EXAMPLES = 2
 
 logger = logging.getLogger(__name__)
 
@@ -163,8 +169,8 @@ def log_faults(config: DataConfig) -> list[str]:
 
     def find() -> str:
         # Without file names: equal text may lie elsewhere.
-        found = (asdict(one) for one in _find(configs, corpora, splits) if one.count)
-        return json.dumps(list(found))
+        findings = (asdict(finding) for finding in _find(configs, corpora, splits) if finding.count)
+        return json.dumps(list(findings))
 
     with locked(cache):
         findings = json.loads(
@@ -220,3 +226,23 @@ def _find(
             for pair in islice(numbered(splits[split]), _MAX_PAIRS):
                 leaks.see(pair)
         yield from (finding for finding in leaks.findings() if finding.check in _CHECKS)
+
+
+def given_texts(data: DataConfig) -> dict[str, Split]:
+    """Return the texts of a corpus by split, without tags; InputError if one has no line."""
+    if data.corpus == "folder":
+        data = as_files(data)
+    if data.corpus == "files":
+        # Without document_key, the corpus has no separators between documents.
+        data = replace(data, validation_size=0, test_size=0, document_key=None, target_tag=False)
+    texts = find_corpus_splits(data)
+    for name, text in texts.items():
+        if next(numbered(text), None) is None:
+            files = ", ".join(map(str, text.corpus.paths))
+            raise InputError(f"{files}: the {name} text has no line; give another data.{name}")
+    return texts
+
+
+def line_location(split: Split, side: Side | None, line: int) -> str:
+    """Return ``FILE:LINE``: the file of the side, or for None the file of the source."""
+    return f"{split.corpus.paths[-1 if side == 'target' else 0]}:{line}"

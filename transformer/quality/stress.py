@@ -86,32 +86,38 @@ class StressTest:
         seed: int = 1,
     ) -> None:
         """Store the test, without blank sources; InputError if all are blank."""
-        self._translator, self._detector, self._seed = translator, detector, seed
+        self._translator = translator
+        self._detector = detector
+        self._seed = seed
         self._texts = [text for text in texts if text[0].strip()]
         if not self._texts:
             raise InputError("all sources are blank; give another text")
-        self._metrics, self._metric = metrics, metric
+        self._metrics = metrics
+        self._metric = metric
 
     def run(
         self, names: Sequence[str] = tuple(DISTURBANCES), begins: Callable[[str], object] = str
     ) -> StressReport:
         """Score the clean text, then each disturbance, whose name is told to ``begins``."""
         sources, references = zip(*self._texts, strict=True)
-        found = self._translator.translate(sources)
-        clean = [one.text for one in found]
+        translations = self._translator.translate(sources)
+        clean = [translation.text for translation in translations]
         best = self._score(clean, references, sources)
         results = []
         for name in names:
             begins(name)
             results.append(self._measured(DISTURBANCES[name], clean, best))
         value = round(best.value, 2)
-        flags = self._flags(sources, references, found)
+        flags = self._flags(sources, references, translations)
         return StressReport(best.name, best.signature, len(clean), value, flags, results)
 
     def _flags(
-        self, sources: Sequence[str], references: Sequence[Sequence[str]], found: Sequence[Any]
+        self,
+        sources: Sequence[str],
+        references: Sequence[Sequence[str]],
+        translations: Sequence[Any],
     ) -> dict[str, int]:
-        outputs = as_outputs(found, self._translator)
+        outputs = as_outputs(translations, self._translator)
         flagged = find_failures(self._detector, sources, references, outputs, of_references=())
         return {flag: len(flagged.lines(flag)) for flag in flagged.names}
 
@@ -126,8 +132,8 @@ class StressTest:
         sources = [source for source, _ in texts]
         references: list[tuple[str, ...]] = [targets for _, targets in texts]
         expected = [self._disturbed(disturbance, window, clean)[1][0] for window in windows]
-        found = self._translator.translate(sources)
-        outputs = [one.text for one in found]
+        translations = self._translator.translate(sources)
+        outputs = [translation.text for translation in translations]
         value = loss = None
         if disturbance.reference != "none" and any(map(str.strip, sources)):
             value = self._score(outputs, references, sources).value
@@ -145,7 +151,7 @@ class StressTest:
             None if loss is None else round(loss, 2),
             _percent(map(str.__eq__, outputs, expected)) if same else None,
             None if agreement is None else round(agreement, 2),
-            self._flags(sources, references, found),
+            self._flags(sources, references, translations),
         )
 
     def _windows(self, size: int) -> Iterator[list[int]]:

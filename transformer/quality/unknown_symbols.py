@@ -24,7 +24,9 @@ def checked_symbols(
     if tokenizer.config.algorithms[0] not in SYMBOLS:
         yield from lines
         return
-    alphabet, count, first = Alphabet(tokenizer.with_tags(Tags())), 0, ""
+    alphabet = Alphabet(tokenizer.with_tags(Tags()))
+    count = 0
+    first = ""
     for index, line in enumerate(lines):
         text = Request.from_line(line).text
         if tokenizer.config.features is not None and text.count(FEATURES) > 1:
@@ -32,8 +34,10 @@ def checked_symbols(
                 f"{where(index)}: {text.count(FEATURES)} tabs; write TEXT<TAB>FEATURES, with "
                 f"{tokenizer.config.features!r} between features"
             )
-        if unknown := alphabet.describe(False, "source", str(text)):
-            count, first = count + 1, first or f"{where(index)}: {unknown}"
+        unknown = alphabet.describe(False, "source", str(text))
+        if unknown:
+            count += 1
+            first = first or f"{where(index)}: {unknown}"
         yield line
     if count:
         has = "line has" if count == 1 else "lines have"

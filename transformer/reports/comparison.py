@@ -90,7 +90,8 @@ def _tested(metric: TestedMetric, names: Sequence[str]) -> _Table:
 
 
 def _by_length(comparison: Comparison, names: Sequence[str]) -> _Table:
-    buckets, label = comparison.by_length, METRICS[comparison.chosen].label
+    buckets = comparison.by_length
+    label = METRICS[comparison.chosen].label
     title = f"{label} by words of the source"
     if any(bucket.scores is None for bucket in buckets):
         title += f" (none where no reference has {MAX_NGRAM_ORDER} words)"

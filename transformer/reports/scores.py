@@ -72,7 +72,8 @@ def failures_table(failures: "Failures") -> Text:
     """The flags that hypotheses or references have, with the first lines of each."""
     rows = []
     for flag in failures.names:
-        lines, count = failures.lines(flag), failures.of_references(flag)
+        lines = failures.lines(flag)
+        count = failures.of_references(flag)
         if lines or count:
             first = " ".join(str(index + 1) for index in lines[:_SHOWN_LINES])
             rows.append((flag, str(len(lines)), "-" if count is None else str(count), first))
@@ -106,11 +107,12 @@ def save_report(
 
 def read_scores(folder: Path) -> dict[str, list[dict[str, Any]]]:
     """The scores of each text that ``save_report`` has written to a folder, the test first."""
-    keys, found = {"name", "score", "signature"}, {}
+    keys = {"name", "score", "signature"}
+    by_text = {}
     files = folder.glob("*.json")
     for file in sorted(files, key=lambda f: (f.stem != "test", "test" not in f.stem, f.stem)):
         scores = read_json(file)
         plain = isinstance(scores, list) and all(isinstance(one, dict) for one in scores)
         if plain and scores and all(keys <= one.keys() for one in scores):
-            found[file.stem] = scores
-    return found
+            by_text[file.stem] = scores
+    return by_text

@@ -33,8 +33,8 @@ from transformer.settings.tokenizer import BOS, EOS
 BLOCK = 128
 """Candidates of a block; ``largest`` ranks blocks by their maxima first."""
 
-GOING_WELL = math.log(1 / 4)
-"""Mean log-probability of the tokens of a hypothesis that is not hopeless; of its end, too."""
+HOPELESS_BELOW = math.log(1 / 4)
+"""Mean log-probability of the tokens, EOS included, below which a hypothesis is hopeless."""
 
 
 @dataclass(frozen=True)
@@ -95,13 +95,13 @@ def start(sentences: Sentences, beam: int) -> Beams:
     """One empty hypothesis per sentence; the first step fills the other slots."""
     limits = sentences.limits
     shape = (len(limits), beam)
-    nothing = torch.full(shape, -math.inf, device=limits.device)
-    alive = nothing.clone()
-    alive[:, 0] = 0.0
+    free = torch.full(shape, -math.inf, device=limits.device)
+    log_probabilities = free.clone()
+    log_probabilities[:, 0] = 0.0
     tokens = limits.new_zeros((*shape, sentences.longest))
     return Beams(
-        Live(limits.new_full((*shape, 1), BOS), alive),
-        Finished(nothing, nothing, limits.new_zeros(shape), tokens),
+        Live(limits.new_full((*shape, 1), BOS), log_probabilities),
+        Finished(free, free, limits.new_zeros(shape), tokens),
     )
 
 
@@ -182,7 +182,7 @@ def done(
 
     For a text that the model cannot translate, this bound stays far above all scores almost to the
     limit. Such a search is hopeless if no hypothesis, finished or live, has a mean log-probability
-    of ``GOING_WELL`` or more. A hopeless search ends as with ``full``.
+    of ``HOPELESS_BELOW`` or more. A hopeless search ends as with ``full``.
     """
     length = live.tokens.size(2) - 1
     # The first hypothesis is not always the most probable one: diverse groups rank by more.
@@ -194,7 +194,7 @@ def done(
     if config.stopping == "full":
         return over | full
     means = (finished.log_probabilities / (finished.lengths + 1)).amax(1)
-    return over | (full & (means.maximum(best / length) < GOING_WELL))
+    return over | (full & (means.maximum(best / length) < HOPELESS_BELOW))
 
 
 def _pick(

@@ -15,21 +15,24 @@ from transformer.model.attention.scaled_dot_product import Kernel, QueryHeads
 def recording(
     attentions: Iterable[MultiHeadAttention],
 ) -> Iterator[list[Float[Tensor, "batch head query key"]]]:
-    """Compute attentions by their formulas, and list the weights of each call before dropout."""
+    """Compute attentions by their formulas, and list the weights of each call before dropout.
+
+    The kernels of the attentions are replaced meanwhile, for all threads that use the model.
+    """
     weights: list[Tensor] = []
 
-    def remembering(attention: MultiHeadAttention) -> Kernel:
-        def remember(*arguments: Any) -> QueryHeads:
-            attended, seen = attention.formula(*arguments)
-            weights.append(seen)
+    def recording_kernel(attention: MultiHeadAttention) -> Kernel:
+        def kernel(*arguments: Any) -> QueryHeads:
+            attended, head_weights = attention.formula(*arguments)
+            weights.append(head_weights)
             return attended
 
-        return remember
+        return kernel
 
     # A dict holds a shared module once, with its own kernel.
     kernels = {attention: attention.kernel for attention in attentions}
     for attention in kernels:
-        attention.kernel = remembering(attention)
+        attention.kernel = recording_kernel(attention)
     try:
         yield weights
     finally:

@@ -40,8 +40,9 @@ class Longformer(Sliding):
 class BigBird(Longformer):
     """Longformer's pattern and random links between blocks of positions.
 
-    Each block is linked, both ways, with ``random_blocks`` random blocks among itself and earlier
-    blocks. The draw depends only on the seed and the block, not on the length of the text.
+    Each block is linked, both ways, with at most ``random_blocks`` random blocks among itself and
+    earlier blocks: draws may repeat, or hit what the window shows. The draw depends only on the
+    seed and the block, not on the length of the text.
     Zaheer et al. 2020, "Big Bird: Transformers for Longer Sequences", section 2.
     """
 
@@ -60,21 +61,21 @@ class BigBird(Longformer):
 
 def build_pattern(config: ModelConfig, name: PatternName) -> Pattern | None:
     """The pattern of this name; None for full attention."""
+    if name == "full":
+        return None
     if name == "sliding":
         return Sliding(config.window)
     if name == "longformer":
         return Longformer(config.window, config.global_tokens)
-    if name == "bigbird":
-        # The same links: only the seed modulo 2**32 counts. Compiled, it has 32 bits and a sign.
-        seed = (config.pattern_seed + 2**31) % 2**32 - 2**31
-        return BigBird(
-            config.window,
-            config.global_tokens,
-            config.random_blocks,
-            config.random_block_size,
-            seed,
-        )
-    return None
+    # The same links: only the seed modulo 2**32 counts. Compiled, it has 32 bits and a sign.
+    seed = (config.pattern_seed + 2**31) % 2**32 - 2**31
+    return BigBird(
+        config.window,
+        config.global_tokens,
+        config.random_blocks,
+        config.random_block_size,
+        seed,
+    )
 
 
 def _hash(number: Tensor, seed: int, draw: int) -> Tensor:

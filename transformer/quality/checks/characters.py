@@ -74,9 +74,9 @@ def find_control(side: Side, text: str) -> str | None:
     if text.isascii() and text.isprintable():
         return None
     kept = _WORD_SEPARATOR if _WITHOUT_SPACES.search(text) else ""
-    for found in (*_invisible_in(text).finditer(text), *_OTHER.finditer(text)):
-        if found[0] != kept:
-            return f"U+{ord(found[0]):04X} in {quoted(text, found.start())}"
+    for match in (*_invisible_in(text).finditer(text), *_OTHER.finditer(text)):
+        if match[0] != kept:
+            return f"U+{ord(match[0]):04X} in {quoted(text, match.start())}"
     return None
 
 
@@ -104,10 +104,10 @@ def find_mojibake(side: Side, text: str) -> str | None:
     return None if decoded == text else _quote_difference(text, decoded)
 
 
-def _quote_difference(text: str, right: str) -> str:
+def _quote_difference(text: str, repaired: str) -> str:
     """Quote a text around the first character that differs from the right text."""
-    characters = enumerate(zip_longest(text, right))
-    return quoted(text, next(index for index, (one, other) in characters if one != other))
+    characters = enumerate(zip_longest(text, repaired))
+    return quoted(text, next(index for index, (was, becomes) in characters if was != becomes))
 
 
 _BYTE = "<0x"
@@ -132,7 +132,8 @@ def char_script(character: str) -> str | None:
 def _count_scripts(texts: Iterable[str]) -> Counter[str]:
     counts: Counter[str] = Counter()
     for character, count in Counter("".join(texts)).items():
-        if script := char_script(character):
+        script = char_script(character)
+        if script:
             counts[script] += count
     return counts
 
@@ -145,10 +146,10 @@ def frequent_scripts(texts: Iterable[str]) -> frozenset[str]:
 
 
 def describe_foreign_script(
-    own: Mapping[Side, frozenset[str]], side: Side, text: str
+    usual: Mapping[Side, frozenset[str]], side: Side, text: str
 ) -> str | None:
     """Name the script of most letters if it is not an own script of the side."""
-    scripts = own[side]
+    scripts = usual[side]
     if not scripts or (text.isascii() and "LATIN" in scripts):
         return None
     if {char_script(character) for character in set(text)} - {None} <= scripts:
@@ -171,7 +172,8 @@ class Alphabet:
 
     def describe(self, is_training: bool, side: Side, text: str) -> str | None:
         """Name the first unknown characters; training text has none without a tokenizer."""
-        known, tokens = self._known[side], self._tokens(side, text)
+        known = self._known[side]
+        tokens = self._tokens(side, text)
         if known.issuperset(text if tokens is None else tokens):
             return None
         characters = dict.fromkeys(normalize(text) if tokens is None else tokens)
@@ -190,8 +192,10 @@ class Alphabet:
         """The given tokens of a text; None if it is cut into subwords."""
         if self._tokenizer is None:
             return None
-        config, index = self._tokenizer.config, SIDES.index(side)
-        if (algorithm := config.algorithms[index]) not in SYMBOLS:
+        config = self._tokenizer.config
+        index = SIDES.index(side)
+        algorithm = config.algorithms[index]
+        if algorithm not in SYMBOLS:
             return None
         features = None if index else config.features
         return split_text(text, algorithm == "words", features, config.decompose)
@@ -199,9 +203,11 @@ class Alphabet:
 
 @cache
 def _is_known(tokenizer: Tokenizer, side: Side, text: str) -> bool:
-    encode, spell = tokenizer.encode_target, tokenizer.subwords
+    encode = tokenizer.encode_target
+    spell = tokenizer.subwords
     if side == "source":
-        encode, spell = tokenizer.encode_source, tokenizer.source_subwords
+        encode = tokenizer.encode_source
+        spell = tokenizer.source_subwords
     [ids] = encode([text])
     # Bytes are the alphabet of some vocabularies, and of others the last resort.
     if tokenizer.config.algorithms[SIDES.index(side)] in ("bytes", "huggingface"):

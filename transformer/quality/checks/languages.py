@@ -18,12 +18,16 @@ from transformer.quality.check import SIDES, Fault, Side, bare, quoted
 _WORD = re.compile(r"""(?<!\S)["'([{«»„“”‚‘‹›]*([^\W\d_]+)["')\]}«»„“”‘’‹›.,;:!?…]*(?!\S)""")
 # A translated word stands alone in so many pairs, and on both sides, or on the other side, in at
 # most this fraction of them.
-_MIN_PAIRS, _MAX_KEPT = 3, 0.2
+_MIN_PAIRS = 3
+_MAX_KEPT = 0.2
 # The commonest translated words hold sentences together; names, titles and lists of terms have few.
 _COMMONEST = 200
 # A text is of a language if it has so many different ones of these (fewer before a full stop), and
 # if so many words, and so large a fraction of them, are translated.
-_MIN_COMMON, _MIN_COMMON_OF_A_SENTENCE, _MIN_TRANSLATED, _MIN_FRACTION = 3, 2, 3, 0.5
+_MIN_COMMON = 3
+_MIN_COMMON_OF_A_SENTENCE = 2
+_MIN_TRANSLATED = 3
+_MIN_FRACTION = 0.5
 # Fraction of the tokens of the longer side that are on both sides.
 _SAME = 0.9
 _NO_WORD = re.compile(r"^[\W_]+|(?<![\W_])[\W_]+$")
@@ -44,7 +48,8 @@ class Lexicon:
 
     def __init__(self, pairs: Iterable[Pair]) -> None:
         """Count words; pairs of the same words on both sides are no evidence."""
-        alone, both = (Counter[str](), Counter[str]()), Counter[str]()
+        alone = (Counter[str](), Counter[str]())
+        both = Counter[str]()
         for source, target in pairs:
             sides = _words(source), _words(target)
             if sides[0] != sides[1]:
@@ -96,10 +101,14 @@ def is_same(source: str, target: str) -> bool:
     return shared > 0 and shared >= _SAME * max(map(len, tokens))
 
 
-# Shorter texts are not judged; fewer words are a name.
-_MIN_CHARACTERS, _MIN_WORDS = 20, 5
-# Of another language; or, where several of a family share it (es, gl, an), of the own one.
-_MIN_CONFIDENCE, _MAX_OWN_CONFIDENCE = 0.9, 0.01
+# Shorter texts are not judged.
+_MIN_CHARACTERS = 20
+# Fewer words are a name.
+_MIN_WORDS = 5
+# Confidence in another language.
+_MIN_CONFIDENCE = 0.9
+# Or confidence in the expected language, where several languages share a family (es, gl, an).
+_MAX_OWN_CONFIDENCE = 0.01
 _COMMON_WORDS = 100
 # Fraction of the different words of a text that are common in its language.
 _COMMON_FRACTION = 0.2
@@ -142,7 +151,8 @@ class Language:
     """A language by its code, and its common words."""
 
     def __init__(self, code: str, common: frozenset[str]) -> None:
-        self.code, self.common = code, common
+        self.code = code
+        self.common = common
 
     @classmethod
     def of(cls, name: str, texts: Sequence[str]) -> "Language":
@@ -185,12 +195,14 @@ def find_wrong_language(
 ) -> Fault | None:
     """Name the language that a side is in, or say that the sides are swapped (by the lexicon)."""
     texts = pair.texts
-    found = [own.detect_foreign(text) for own, text in zip(languages, texts, strict=True)]
-    if found[0] == found[1] or bare(texts[0]) == bare(texts[1]):
+    detected = [
+        expected.detect_foreign(text) for expected, text in zip(languages, texts, strict=True)
+    ]
+    if detected[0] == detected[1] or bare(texts[0]) == bare(texts[1]):
         swapped = lexicon.is_in("target", texts[0]) and lexicon.is_in("source", texts[1])
         return Fault(None, f"sides swapped: {quoted(texts[0])}") if swapped else None
-    sides = zip(SIDES, languages, found, texts, texts[::-1], strict=True)
-    for side, own, language, text, other in sides:
-        if language is not None and _is_judged(text, other):
-            return Fault(side, f"{language} for {own.code}: {quoted(text)}")
+    sides = zip(SIDES, languages, detected, texts, texts[::-1], strict=True)
+    for side, expected, language, text, other_text in sides:
+        if language is not None and _is_judged(text, other_text):
+            return Fault(side, f"{language} for {expected.code}: {quoted(text)}")
     return None

@@ -13,8 +13,10 @@ from transformer.quality.check import SIDES, Fault, quoted
 
 # Characters added to both sides, so that one word does not put a short text out of proportion.
 _SLACK = 5
-# Pairs that a fit needs, and its groups of pairs of similar length.
-_MIN_PAIRS, _GROUPS = 200, 20
+# Pairs that a fit needs.
+_MIN_PAIRS = 200
+# Groups of pairs of similar length in a fit.
+_GROUPS = 20
 _MIN_SPREAD = 0.1
 # Standard deviations of a normal distribution in one median absolute deviation.
 _DEVIATION = 1.4826
@@ -22,11 +24,13 @@ _TAIL = 0.95
 _NEARLY_ALWAYS = 0.98
 # Limits for a sentence: characters of the longer side, tails, logarithm of the ratio. The second
 # ones hold if it has more sentences or the other side breaks off. Titles are translated freely.
-_FAR, _FAR_AND_MARKED = (100, 2.2, math.log(2)), (60, 1.3, 0.5)
+_FAR = (100, 2.2, math.log(2))
+_FAR_AND_MARKED = (60, 1.3, 0.5)
 # A third of the length is too little for a shorter sentence, too.
 _A_THIRD = (80, 2.2, math.log(3))
 # A shorter side of fewer characters may abbreviate what the other explains: up to so many tails.
-_FEW_CHARACTERS, _MAX_TAILS_OF_FEW = 60, 3.2
+_FEW_CHARACTERS = 60
+_MAX_TAILS_OF_FEW = 3.2
 # A possible end of a sentence; and a certain one, if no small letter follows: no abbreviation.
 _MARK = re.compile(r"[.!?…](?:[\"')\]»“”’]*\s|$)|[。！？]")
 _END = re.compile(
@@ -34,16 +38,20 @@ _END = re.compile(
 )
 _REPEATED_WORDS = 2
 # More words than this are twice too many also in a short text, if it is so much longer.
-_REPEATED_SENTENCE, _FAR_AND_REPEATED = 3, math.log(1.4)
+_REPEATED_SENTENCE = 3
+_FAR_AND_REPEATED = math.log(1.4)
 # So many times in a row, a model repeats itself; so do songs, but not on one side.
-_STUCK, _MAX_PHRASE = 5, 3
-_WORD, _LETTER_OR_DIGIT = re.compile(r"[^\W_]+"), re.compile(r"[^\W_]")
+_STUCK = 5
+_MAX_PHRASE = 3
+_WORD = re.compile(r"[^\W_]+")
+_LETTER_OR_DIGIT = re.compile(r"[^\W_]")
 # Words of the other side of one that has only signs: one such as "&" has a translation.
 _MIN_WORDS_FOR_SIGNS = 3
 # A letter, a digit, or an arrow, a symbol or an emoji, which may be all that a label has.
 _CONTENT = re.compile(r"[^\W_]|[\u2190-\U0010ffff]")
 # Shorter texts may spell out an abbreviation; for sentences a lower limit is enough.
-_MANY, _MANY_OF_A_SENTENCE = 100, 40
+_MANY = 100
+_MANY_OF_A_SENTENCE = 40
 
 
 @dataclass(frozen=True)
@@ -75,7 +83,8 @@ class UsualLengths:
         deviations = np.abs(ratios - log_ratio)
         spreads = [_DEVIATION * np.median(deviations[group]) for group in groups]
         middles = np.array([np.median(roots[group]) for group in groups])
-        slope, constant = 0.0, float(np.mean(spreads))
+        slope = 0.0
+        constant = float(np.mean(spreads))
         if np.ptp(middles) > 1e-6:  # else all are of one length
             slope, constant = np.polyfit(middles, spreads, 1)
         tails = deviations / np.maximum(constant + slope * roots, _MIN_SPREAD)
@@ -153,7 +162,8 @@ def _is_repetitive(log_deviation: float, shorter: str, longer: str) -> bool:
 
 def longest_run(text: str) -> int:
     """Return how many times in a row a phrase of up to three words occurs."""
-    words, longest = _WORD.findall(text.lower()), 1
+    words = _WORD.findall(text.lower())
+    longest = 1
     for length in range(1, _MAX_PHRASE + 1):
         equal = 0
         for word, earlier in zip(words[length:], words, strict=False):

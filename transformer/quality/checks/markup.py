@@ -46,7 +46,8 @@ _AROUND = re.compile(
     re.IGNORECASE,
 )
 # Around a single letter, `a<b>c`: operands are short.
-_OPERAND_BEFORE, _OPERAND_AFTER = re.compile(r"(?:^|\W)\w{1,2}$"), re.compile(r"\w{1,2}(?!\w)")
+_OPERAND_BEFORE = re.compile(r"(?:^|\W)\w{1,2}$")
+_OPERAND_AFTER = re.compile(r"\w{1,2}(?!\w)")
 # Beside whole tags and comments: declarations, comments that do not end, and halves of tags.
 _REST = re.compile(
     r"<!--|<!\[CDATA\[|<!DOCTYPE\b|<\?(?:xml|php)\b"
@@ -84,8 +85,10 @@ _SUBJECT = re.compile(
     r"|éléments?|balises?|entités?|étiquettes?|etichett[ae]|etiquetas?|entidad(?:es)?|elementos?))\b"
     r"|\b(?:Examples?|Beispiele?|Output|Ausgabe|Input|Eingabe):"
 )
-_OPEN, _CLOSE = "[\"'`´‘’“”„‚«»‹›(\\[{=]", "[\"'`´‘’“”„‚«»‹›)\\]}]"
-_BEGIN, _ANY = r"<[A-Za-z][^<>]*>", r"<[^<>]*>"
+_OPEN = "[\"'`´‘’“”„‚«»‹›(\\[{=]"
+_CLOSE = "[\"'`´‘’“”„‚«»‹›)\\]}]"
+_BEGIN = r"<[A-Za-z][^<>]*>"
+_ANY = r"<[^<>]*>"
 # A tag in quotes or brackets, in a compound or a list, or around an ellipsis; an element in quotes
 # or as an example.
 _MENTION = re.compile(
@@ -137,10 +140,8 @@ _LONE = re.compile(r"(?<![^\s(])&(?:#\w+|[A-Za-z]+);(?=[\s.,;:)]|$)")
 _SIGN_ALONE = re.compile(r"(?<!\w)[&<>](?!\w)")
 _NAME_OF = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 # Where a tag may stand that has no other half.
-_END, _START = (
-    re.compile(r"(?:[\w.!?…:;,)%。！？]|[.!?…。！？]\s+)$"),
-    re.compile(r"[\w%&$„“”\"«»(]"),
-)
+_END = re.compile(r"(?:[\w.!?…:;,)%。！？]|[.!?…。！？]\s+)$")
+_START = re.compile(r"[\w%&$„“”\"«»(]")
 # A line with more tags stays: each is looked for in all of it.
 _MOST = 200
 # Signs beside a tag that decide.
@@ -167,7 +168,7 @@ def decode_entities(source: str, target: str) -> tuple[str, str]:
     is_on_both = all(map(_ENTITY.search, texts))
     if is_about_markup(*texts) if is_on_both else any(map(_mentions_entity, texts)):
         return texts
-    if all(any(_is_shown(one) for one in _LONE.finditer(text)) for text in texts):
+    if all(any(_is_shown(lone) for lone in _LONE.finditer(text)) for text in texts):
         return texts
     after = _decoded(source), _decoded(target)
     # What is still in it is shown, not marked up: It prints &lt;b&gt;.
@@ -207,16 +208,20 @@ def find_markup_fault(both: bool, pair: NumberedPair) -> Fault | None:
     # A text about markup is translated to another one.
     if not any(signs) or (all(signs) and is_about_markup(*pair.texts)):
         return None
-    names = [_HTML if "<" in other else _HTML_ALONE for other in pair.texts[::-1]]
+    names = [_HTML if "<" in other_side else _HTML_ALONE for other_side in pair.texts[::-1]]
     kinds, shown = zip(*map(_markup_of, pair.texts, names), strict=True)
     if (kinds[0] == kinds[1]) is not both:
         return None
     # Whole tags and entities on both sides may be what a text is about.
     repairs = (remove_tags, decode_entities)
-    if both and not kinds[0]["rest"] and all(one(*pair.texts) == pair.texts for one in repairs):
+    if (
+        both
+        and not kinds[0]["rest"]
+        and all(repair(*pair.texts) == pair.texts for repair in repairs)
+    ):
         return None
-    found = (Fault(side, text) for side, text in zip(SIDES, shown, strict=True) if text)
-    return next(found, None)
+    faults = (Fault(side, text) for side, text in zip(SIDES, shown, strict=True) if text)
+    return next(faults, None)
 
 
 def _is_known(name: str) -> bool:
@@ -235,7 +240,8 @@ def _mentions_entity(text: str) -> bool:
 def _is_shown(lone: re.Match[str]) -> bool:
     """Whether an entity is shown, and no part of its text: a letter, a no-break space, or a sign
     that ends a sentence, unlike 5 &euro;, or begins one: &copy; gives the sign."""
-    sign, text = _expanded(lone[0]), lone.string
+    sign = _expanded(lone[0])
+    text = lone.string
     if len(sign) > 1:  # another name
         return False
     before, after = text[: lone.start()].rstrip(), text[lone.end() :].lstrip()
@@ -250,23 +256,25 @@ def _mark_up(tags: Sequence[re.Match[str]], text: str) -> bool:
     # Entities of brackets show a tag: H<sub>2</sub>O is written H&lt;sub&gt;.
     if len(tags) > _MOST or _BRACKET.search(_decoded(plain)) or _CODE.search(plain):
         return False
-    names = [(one[2] or "").lower() for one in tags]
+    names = [(tag[2] or "").lower() for tag in tags]
     if not all(_is_known(name) for name in names if name):
         return False
     if "" in names and _COMMENT_WORD.search(plain):
         return False
-    removed = accumulate((len(one[0]) for one in tags), initial=0)
-    positions = [one.start() - before for one, before in zip(tags, removed, strict=False)]
-    elements, alone = list[tuple[int, int]](), list[int]()
-    open_tags, open_names = list[int](), Counter[str]()
-    for number, (one, name) in enumerate(zip(tags, names, strict=True)):
-        if one[1] and open_names[name]:
+    removed = accumulate((len(tag[0]) for tag in tags), initial=0)
+    positions = [tag.start() - before for tag, before in zip(tags, removed, strict=False)]
+    elements = list[tuple[int, int]]()
+    alone = list[int]()
+    open_tags = list[int]()
+    open_names = Counter[str]()
+    for number, (tag, name) in enumerate(zip(tags, names, strict=True)):
+        if tag[1] and open_names[name]:
             open_names[name] -= 1
             while names[open_tags[-1]] != name:
                 alone.append(open_tags.pop())
                 open_names[names[alone[-1]]] -= 1
             elements.append((open_tags.pop(), number))
-        elif one[1] or not name:
+        elif tag[1] or not name:
             alone.append(number)
         else:
             open_tags.append(number)
@@ -275,7 +283,7 @@ def _mark_up(tags: Sequence[re.Match[str]], text: str) -> bool:
     return all(
         _is_around(tags[first], tags[last], text, plain, (positions[first], positions[last]))
         for first, last in elements
-    ) and all(_stands_alone(tags[one], text, plain, positions[one]) for one in alone)
+    ) and all(_stands_alone(tags[index], text, plain, positions[index]) for index in alone)
 
 
 def _is_around(
@@ -322,44 +330,48 @@ def _stands_alone(tag: re.Match[str], text: str, plain: str, position: int) -> b
 def _markup_of(text: str, names: re.Pattern[str]) -> tuple[Counter[str], str | None]:
     """Return the markup of a text by kind, and the first tag or entity in words."""
     tags = _tags(text, names)
-    kinds, left = _count(tags), _without(tags, text)
-    found = [(text, tag) for tag in tags[:1]]
-    if "<" in left or ">" in left:
-        rest = list(_REST.finditer(left))
-        kinds["rest"] = len(rest)
-        found += [(left, tag) for tag in rest[:1]]
+    kinds = _count(tags)
+    plain = _without(tags, text)
+    signs = [(text, tag) for tag in tags[:1]]
+    if "<" in plain or ">" in plain:
+        brackets = list(_REST.finditer(plain))
+        kinds["rest"] = len(brackets)
+        signs += [(plain, tag) for tag in brackets[:1]]
     # In text with tags, which entities there are is a matter of the language.
-    entities = (one for one in _ENTITY.finditer(text) if not tags and _expanded(one[0]) != one[0])
-    if (entity := next(entities, None)) is not None:
+    entities = (
+        match for match in _ENTITY.finditer(text) if not tags and _expanded(match[0]) != match[0]
+    )
+    entity = next(entities, None)
+    if entity is not None:
         kinds["entities"] = 1
-        found.append((text, entity))
-    if not found:
+        signs.append((text, entity))
+    if not signs:
         return kinds, None
-    whole, tag = found[0]
+    whole, tag = signs[0]
     return kinds, f"{quoted(tag[0])} in {quoted(whole, tag.start())}"
 
 
 def _tags(text: str, names: re.Pattern[str] = _HTML) -> list[re.Match[str]]:
     tags = list(_TAG.finditer(text)) if "<" in text else []
     closed = {tag[2] for tag in tags if tag[1]}
-    return [one for one in tags if not one[2] or one[2] in closed or _is_tag(one, text, names)]
+    return [tag for tag in tags if not tag[2] or tag[2] in closed or _is_tag(tag, text, names)]
 
 
 def _count(tags: Iterable[re.Match[str]]) -> Counter[str]:
-    return Counter(f"{one[1]}{one[2].lower()}" if one[2] else "comment" for one in tags)
+    return Counter(f"{tag[1]}{tag[2].lower()}" if tag[2] else "comment" for tag in tags)
 
 
 def _between(tags: Iterable[re.Match[str]], text: str) -> Iterator[str]:
     """Yield the pieces of a text before, between and behind its tags."""
     end = 0
-    for one in tags:
-        yield text[end : one.start()]
-        end = one.end()
+    for tag in tags:
+        yield text[end : tag.start()]
+        end = tag.end()
     yield text[end:]
 
 
 def _without(tags: Sequence[re.Match[str]], text: str) -> str:
-    blanks = [" " if _parts_words(one, text) else "" for one in tags]
+    blanks = [" " if _parts_words(tag, text) else "" for tag in tags]
     return "".join(map(str.__add__, _between(tags, text), [*blanks, ""]))
 
 
@@ -373,15 +385,16 @@ def _parts_words(tag: re.Match[str], text: str) -> bool:
 
 def _decoded(text: str) -> str:
     for _ in range(_DEPTH):
-        text = _ENTITY.sub(lambda found: _expanded(found[0]), text)
+        text = _ENTITY.sub(lambda entity: _expanded(entity[0]), text)
     return text
 
 
 def _is_tag(tag: re.Match[str], text: str, names: re.Pattern[str]) -> bool:
-    name, more = tag[2], tag[3] or ""
-    if more.rstrip().endswith("/") or _ATTRIBUTE.match(more):
+    name = tag[2]
+    attributes = tag[3] or ""
+    if attributes.rstrip().endswith("/") or _ATTRIBUTE.match(attributes):
         return True
-    if more.strip() or not names.fullmatch(name):
+    if attributes.strip() or not names.fullmatch(name):
         return False
     if len(name) > 1:
         return True

@@ -30,12 +30,15 @@ _UNRELATED = len(_SHIFTS)
 _NEIGHBORS = 512
 # Lines that are taken together, for speed: a stretch begins and ends with a block.
 _BLOCK = 4
-# Nats that a change of the shift costs, and that one odd pair may cost at most.
-_CHANGE, _MOST_COST = 18.0, 3.5
+# Nats that a change of the shift costs.
+_CHANGE = 18.0
+# Nats that one odd pair costs at most.
+_MOST_COST = 3.5
 # Below this correlation at the best shift, lengths are no evidence...
 _TELLING = 0.3
 # ... or, below this one in a text of at least so many lines, nothing is aligned.
-_SHUFFLED, _ENOUGH = 0.15, 1000
+_SHUFFLED = 0.15
+_ENOUGH = 1000
 # Fraction of the blocks that must be evidence: the rest of the text may be misaligned.
 _MIN_FRACTION = 0.05
 _CERTAIN = 0.95
@@ -121,15 +124,17 @@ def find_stretches(source: Lengths, target: Lengths) -> list[Stretch]:
     states = _viterbi(np.stack(costs, axis=1))
     edges = [0, *(np.flatnonzero(np.diff(states)) + 1).tolist()]
     lines = [*(_BLOCK * edge for edge in edges), len(x)]
-    found = []
+    stretches = []
     for start, stop, state in zip(lines, lines[1:], states[edges].tolist(), strict=False):
         if state != 0:
             part = x[start:stop], y[start:stop]
             shift = None if state == _UNRELATED else _SHIFTS[state]
             shifted = None if shift is None else _correlation(*part, shift)
-            found.append(Stretch(start, stop, shift, _correlation(*part, 0), shifted))
+            stretches.append(Stretch(start, stop, shift, _correlation(*part, 0), shifted))
     # Where lengths go together less than elsewhere in the text, but do, nothing is wrong.
-    return [one for one in found if one.shift is not None or one.aligned < _TELLING]
+    return [
+        stretch for stretch in stretches if stretch.shift is not None or stretch.aligned < _TELLING
+    ]
 
 
 def _standard(lengths: Lengths) -> Lines:
@@ -149,10 +154,12 @@ def _likeness(x: Lines, y: Lines) -> float:
     """Return the correlation that aligned lines have: the median of the blocks above _TELLING."""
     starts = range(0, max(1, len(x) - _NEIGHBORS + 1), _NEIGHBORS)
     blocks = [(x[start : start + _NEIGHBORS], y[start : start + _NEIGHBORS]) for start in starts]
-    found = np.array([max(_correlation(*block, shift) for shift in _SHIFTS) for block in blocks])
-    telling = found[found >= _TELLING]
-    enough = len(telling) >= _MIN_FRACTION * len(found)
-    return min(float(np.median(telling if enough and len(telling) else found)), _CERTAIN)
+    correlations = np.array(
+        [max(_correlation(*block, shift) for shift in _SHIFTS) for block in blocks]
+    )
+    telling = correlations[correlations >= _TELLING]
+    enough = len(telling) >= _MIN_FRACTION * len(correlations)
+    return min(float(np.median(telling if enough and len(telling) else correlations)), _CERTAIN)
 
 
 def _correlation(x: Lines, y: Lines, shift: int) -> float:
@@ -173,12 +180,12 @@ def _cost(x: Lines, y: Lines, likeness: float, state: int) -> Lines:
     """Return the negative log-likelihood of the target of each source, under a state."""
     if state == _UNRELATED:
         return np.minimum(y * y / 2, _MOST_COST)
-    left = 1 - likeness**2
+    variance = 1 - likeness**2
     cost = np.full(len(x), _MOST_COST, dtype=np.float32)
     first, second = _overlap(x, y, _SHIFTS[state])
     start = max(0, -_SHIFTS[state])
-    found = (second - likeness * first) ** 2 / (2 * left) + np.log(left) / 2
-    cost[start : start + len(found)] = np.minimum(found, _MOST_COST)
+    errors = (second - likeness * first) ** 2 / (2 * variance) + np.log(variance) / 2
+    cost[start : start + len(errors)] = np.minimum(errors, _MOST_COST)
     return cost
 
 

@@ -7,11 +7,13 @@ from transformer.quality.check import SIDES, Fault, quoted
 
 # "haha", "aaaa", "lalala": one to three letters, at least three times.
 _BABBLE = re.compile(r"([^\W\d_]{1,3})\1{2,}[^\W\d_]{0,2}", re.IGNORECASE)
-_WORD, _LETTERS = re.compile(r"[^\W\d_]+"), re.compile(r"[^\W\d_]")
+_WORD = re.compile(r"[^\W\d_]+")
+_LETTERS = re.compile(r"[^\W\d_]")
 # A laugh of fewer letters is a word.
 _MIN_LETTERS = 10
 # Words that a number of so many digits does not stand for.
-_MIN_DIGITS, _MIN_WORDS = 5, 3
+_MIN_DIGITS = 5
+_MIN_WORDS = 3
 # What parts the entries of a menu; one may be a dash or a bullet of a language.
 _SEPARATORS = re.compile(r"(?<=\s)[|»›•·](?=\s)")
 _MIN_SEPARATORS = 2

@@ -25,7 +25,8 @@ _DIRECTIVE = re.compile(r"%[-+#0-9.]+")
 # Times of day, of 12 or 24 hours.
 _HOURS = re.compile(r"\d\s?(?:[ap]\.?\s?m\b|h\b|uhr\b|o.clock)|\d:\d\d", re.IGNORECASE)
 # Before a number: the last word; the letters and the sign that it is joined to.
-_WORD_BEFORE, _JOINED = re.compile(r"(\w*)\W*$"), re.compile(r"[^\W\d]*[-+]?$")
+_WORD_BEFORE = re.compile(r"(\w*)\W*$")
+_JOINED = re.compile(r"[^\W\d]*[-+]?$")
 _DIGITS = re.compile(r"\d+")
 # A text with more numbers is a table or a listing, and is not compared.
 _MAX_NUMBERS = 50
@@ -100,14 +101,14 @@ def _normalized(text: str) -> str:
 
 def _numbers(reading: re.Pattern[str], text: str) -> dict[str, str]:
     """Return the ASCII digits of each number, with the characters before it."""
-    found = {}
+    numbers = {}
     for match in reading.finditer(text):
         number = "".join(str(int(digit)) for digit in match[0] if digit.isdecimal())
         # Minutes, decimals and groups of zeros are often left out.
         if number.strip("0") or number == "0":
             before = text[max(0, match.start() - _CONTEXT) : match.start()]
-            found[number.lstrip("0") or "0"] = before
-    return found
+            numbers[number.lstrip("0") or "0"] = before
+    return numbers
 
 
 def _missing(numbers: Iterable[str], rest: Iterable[str], hours: bool) -> list[str]:
@@ -156,10 +157,10 @@ def find_different_urls(pair: NumberedPair) -> Fault | None:
 
 
 def _addresses(text: str) -> dict[tuple[str, ...], str]:
-    found = _ADDRESS.findall(text) if "." in text else []
-    if len(found) > _MAX_ADDRESSES:
+    addresses = _ADDRESS.findall(text) if "." in text else []
+    if len(addresses) > _MAX_ADDRESSES:
         return {}
-    stripped = (address.rstrip(_END) for address in found)
+    stripped = (address.rstrip(_END) for address in addresses)
     return {_parts(address): address for address in stripped}
 
 

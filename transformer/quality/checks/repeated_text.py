@@ -48,7 +48,8 @@ class Repeats(Check):
         return self.names[:1] if hash(pair.texts) in self._kept else ()
 
     def keep(self, pair: NumberedPair) -> None:
-        if (value := hash(pair.texts)) in self._repeated:
+        value = hash(pair.texts)
+        if value in self._repeated:
             self._kept.add(value)
 
     @cached_property
@@ -67,12 +68,12 @@ class Repeats(Check):
 
 def _distinct(examples: Iterable[Example], count: int) -> tuple[Example, ...]:
     """Return the first examples, one a line, which may have several answers."""
-    found: dict[int, Example] = {}
+    by_line: dict[int, Example] = {}
     for example in examples:
-        if len(found) == count:
+        if len(by_line) == count:
             break
-        found.setdefault(example.line, example)
-    return tuple(found.values())
+        by_line.setdefault(example.line, example)
+    return tuple(by_line.values())
 
 
 def _first_indices(hashes: Int[np.ndarray, " pair"]) -> Int[np.ndarray, " pair"]:

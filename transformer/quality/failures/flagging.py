@@ -11,9 +11,10 @@ from transformer.quality.failures.flags import ACTING, Detector
 from transformer.quality.failures.monitor import as_output
 from transformer.settings.decoding import NEUTRAL, OnFailure
 
-SAMPLES, EPSILON = 16, 0.02
-"""Samples of ``resample``, and their least probable token (``epsilon``): Freitag et al. 2023,
-"Epsilon Sampling Rocks", take 0.02."""
+SAMPLES = 16
+"""Samples of ``resample``."""
+EPSILON = 0.02
+"""Their least probable token (Freitag et al. 2023, "Epsilon Sampling Rocks")."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,26 +51,31 @@ class Flagging:
             return flagged
         failed = [
             index
-            for index, one in enumerate(flagged)
-            if _fails(one) and one.attention is None and one.alignment is None
+            for index, translation in enumerate(flagged)
+            if _fails(translation)
+            and translation.attention is None
+            and translation.alignment is None
         ]
         constraints = [None] * len(texts) if constraints is None else constraints
-        held = [one and one.on_source(text) for one, text in zip(constraints, texts, strict=True)]
+        held = [
+            translation and translation.on_source(text)
+            for translation, text in zip(constraints, texts, strict=True)
+        ]
         if self.on_failure == "resample":
             failed = [index for index in failed if not _requires_phrases(held[index])]
         replacements = self.candidate_search.translate(
             [texts[index] for index in failed], [held[index] for index in failed]
         )
-        for index, other in zip(failed, replacements, strict=True):
-            for candidate in _by_candidate(other, self.translator.search.nbest):
+        for index, replacement in zip(failed, replacements, strict=True):
+            for candidate in _by_candidate(replacement, self.translator.search.nbest):
                 new = self._flagged(texts[index], candidate)
                 if not _fails(new):
                     flagged[index] = new.checked(held[index])
                     break
         return flagged
 
-    def _flagged(self, source: str, found: Translation) -> Translation:
-        return replace(found, flags=self.detector.flags(source, as_output(found)))
+    def _flagged(self, source: str, translation: Translation) -> Translation:
+        return replace(translation, flags=self.detector.flags(source, as_output(translation)))
 
 
 def _candidate_search(translator: Translator, on_failure: OnFailure | None) -> Translator | None:
@@ -103,8 +109,10 @@ def _fails(translation: Translation) -> bool:
     return bool(ACTING & {*(translation.flags or ())})
 
 
-def _by_candidate(found: Translation, most: int) -> Iterator[Translation]:
+def _by_candidate(translation: Translation, most: int) -> Iterator[Translation]:
     """The translation with each of its candidates as the best, followed by the others."""
-    for index, best in enumerate(found.nbest):
-        nbest = (best, *found.nbest[:index], *found.nbest[index + 1 :])[:most]
-        yield replace(found, text=best.text, score=best.score, tokens=best.tokens, nbest=nbest)
+    for index, best in enumerate(translation.nbest):
+        nbest = (best, *translation.nbest[:index], *translation.nbest[index + 1 :])[:most]
+        yield replace(
+            translation, text=best.text, score=best.score, tokens=best.tokens, nbest=nbest
+        )

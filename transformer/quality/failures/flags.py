@@ -23,8 +23,18 @@ from transformer.quality.failures.thresholds import Thresholds
 from transformer.settings.data import DataConfig
 
 FLAGS = (
-    *("empty", "repetition", "detached", "copy", "wrong_language", "under_translation"),
-    *("over_translation", "numbers", "names", "placeholders", "unknown", "unfinished"),
+    "empty",
+    "repetition",
+    "detached",
+    "copy",
+    "wrong_language",
+    "under_translation",
+    "over_translation",
+    "numbers",
+    "names",
+    "placeholders",
+    "unknown",
+    "unfinished",
     "low_confidence",
 )
 """Names of all flags, in the order of reports."""
@@ -32,18 +42,25 @@ FLAGS = (
 ACTING = frozenset({"empty", "repetition", "copy", "numbers", "placeholders", "unfinished"})
 """Flags for which a retry looks for another output: they are seldom wrong."""
 
-# Occurrences of a 4-gram beyond those of the source; characters where no blanks separate words.
-_NGRAM, _MORE, _LONGEST_WORD = 4, 2, 20
-# So often in a row, a phrase of up to three words, or some characters of a word.
-_IN_A_ROW, _AGAIN = 3, re.compile(r"([^\W\d_]\S{2,100}?)\1{2,}")
+_NGRAM = 4
+# Occurrences of a 4-gram beyond those of the source.
+_MORE_THAN_SOURCE = 2
+# A text with longer words has no blanks between words: its characters are counted.
+_LONGEST_WORD = 20
+# Repetitions in a row of a phrase of up to three words.
+_IN_A_ROW = 3
+# Three repetitions in a row of some characters of a word.
+_AGAIN = re.compile(r"([^\W\d_]\S{2,100}?)\1{2,}")
 _WORD = re.compile(r"[^\W\d_]+")
 _MIN_COPIED = 3
-_COMMON_FRACTION, _MIN_COMMON = 0.2, 3
+_COMMON_FRACTION = 0.2
+_MIN_COMMON = 3
 # A length that no direction has.
 _FACTOR = log(4)
 _TAG = re.compile(r"</?[^\W\d]\w*\s?/?>")
 _UNKNOWN = re.compile("\u2047|<unk>")
-_SENTENCE_ENDS, _QUOTES = ".!?:…\"'„“”«»‚‘’-–—(", "\"'„“”«»‚‘’()[].,;:!?…"
+_SENTENCE_ENDS = ".!?:…\"'„“”«»‚‘’-–—("
+_QUOTES = "\"'„“”«»‚‘’()[].,;:!?…"
 
 
 class Output(NamedTuple):
@@ -60,13 +77,15 @@ class Detector:
     """Flags single outputs; ``detects`` finds third languages by py3langid, loaded in a second."""
 
     def __init__(self, thresholds: Thresholds, *, detects: bool = True) -> None:
-        self.thresholds, self._scripts = thresholds, frozenset(thresholds.scripts)
+        self.thresholds = thresholds
+        self._scripts = frozenset(thresholds.scripts)
         directions = thresholds.directions
         self._own = None
         if len(directions) == 1:
             common = map(frozenset, thresholds.common)
             source, self._own = map(Language, map(base_code, directions[0]), common)
-            self._source, self._only_source = source, source.common - self._own.common
+            self._source = source
+            self._only_source = source.common - self._own.common
         self._detects = detects and find_spec("py3langid") is not None
         absent = {"copy": not directions, "wrong_language": self._own is None}
         absent["low_confidence"] = thresholds.low_confidence is None
@@ -82,14 +101,16 @@ class Detector:
         """The flags of an output; ``names`` needs a reference. A blank source has none."""
         if not source.strip():
             return ()
-        text, usual = output.text, self.thresholds
+        text = output.text
+        usual = self.thresholds
         pair = NumberedPair(0, source, text)
-        if (fault := find_empty_side(pair)) is not None and fault.side == "target":
+        fault = find_empty_side(pair)
+        if fault is not None and fault.side == "target":
             return ("empty",)
         length = self._length(source, text)
         copied = bool(usual.directions) and _is_copy(source, text)
         lowest = -inf if usual.low_confidence is None else usual.low_confidence
-        found = {
+        flagged = {
             "repetition": _is_repetitive(source, text),
             "copy": copied,
             "wrong_language": not copied and self._is_foreign(source, text),
@@ -102,7 +123,7 @@ class Detector:
             "unfinished": output.is_unfinished,
             "low_confidence": (output.log_probability or 0.0) < lowest,
         }
-        return tuple(name for name, is_found in found.items() if is_found)
+        return tuple(name for name, is_flagged in flagged.items() if is_flagged)
 
     def _length(self, source: str, text: str) -> int:
         """-1 for a text that is much shorter than usual, 1 for a longer one, otherwise 0."""
@@ -122,9 +143,9 @@ class Detector:
             return False
         if len(words & self._only_source) >= max(_MIN_COMMON, _COMMON_FRACTION * len(words)):
             return True
-        found = self._own.detect_foreign(text) if self._detects else None
+        detected = self._own.detect_foreign(text) if self._detects else None
         # A quotation in a third language may stay.
-        return found is not None and found != self._source.detect_foreign(source)
+        return detected is not None and detected != self._source.detect_foreign(source)
 
 
 def _is_repetitive(source: str, text: str) -> bool:
@@ -133,7 +154,7 @@ def _is_repetitive(source: str, text: str) -> bool:
     repeated = len(words) - len(set(words))
     if repeated >= _NGRAM:
         most, most_of_source = (max(_ngrams(units), default=0) for units in (words, _units(source)))
-        if most - most_of_source >= _MORE:
+        if most - most_of_source >= _MORE_THAN_SOURCE:
             return True
     if repeated and longest_run(text) >= _IN_A_ROW > longest_run(source):
         return True

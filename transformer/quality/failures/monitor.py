@@ -9,8 +9,10 @@ from transformer.decoding.document_translator import DocumentTranslator
 from transformer.decoding.translator import Translation, Translator
 from transformer.quality.failures.flags import FLAGS, Detector, Output
 
-_MIN_SOURCES, _MIN_WORDS = 3, 6
-"""Different sources, and words, of an output that counts as detached from its source."""
+# An output is detached from its source if so many different sources have it, and it has so many
+# words.
+_MIN_SOURCES = 3
+_MIN_WORDS = 6
 
 SentenceFlags = tuple[str, ...]
 
@@ -41,14 +43,14 @@ class Failures:
         return rates | {name: 100 * count / total for name, count in counts if count}
 
     def to_json(self) -> dict[str, Any]:
-        flags = {
-            flag: {
-                "hypothesis": len(lines := self.lines(flag)),
+        flags = {}
+        for flag in self.names:
+            lines = self.lines(flag)
+            flags[flag] = {
+                "hypothesis": len(lines),
                 "reference": self.of_references(flag),
                 "lines": lines,
             }
-            for flag in self.names
-        }
         return {"sentences": len(self.hypotheses), "flags": flags}
 
 
@@ -88,16 +90,16 @@ def _flag_all(
     return found
 
 
-def as_output(found: Translation) -> Output:
+def as_output(translation: Translation) -> Output:
     """The best candidate of a translation, with its probability and whether it was cut."""
-    per_token = found.nbest[0].log_probability / (len(found.tokens) + 1)
-    return Output(found.text, per_token, found.is_unfinished)
+    per_token = translation.nbest[0].log_probability / (len(translation.tokens) + 1)
+    return Output(translation.text, per_token, translation.is_unfinished)
 
 
 def as_outputs(
-    found: Sequence[Translation], translator: Translator | DocumentTranslator
+    translations: Sequence[Translation], translator: Translator | DocumentTranslator
 ) -> list[Output]:
     """The best candidates; the text alone of documents, whose sentences are searched together."""
     if isinstance(translator, DocumentTranslator):
-        return [Output(one.text) for one in found]
-    return list(map(as_output, found))
+        return [Output(translation.text) for translation in translations]
+    return list(map(as_output, translations))

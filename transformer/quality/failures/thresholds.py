@@ -51,10 +51,13 @@ class Thresholds:
         pairs = [pair for pair in pairs if all(map(str.strip, pair))]
         directions = _directions(data)
         sides = [str(source) for source, _ in pairs], [str(target) for _, target in pairs]
-        lengths, tails = UsualLengths.fit(pairs), None
+        lengths = UsualLengths.fit(pairs)
+        tails = None
         if len(pairs) >= _MIN_PAIRS:
-            found = [lengths.deviation(len(source), len(target))[1] for source, target in pairs]
-            tails = tuple(np.quantile(found, _TAILS).tolist())
+            deviations = [
+                lengths.deviation(len(source), len(target))[1] for source, target in pairs
+            ]
+            tails = tuple(np.quantile(deviations, _TAILS).tolist())
         words = [sorted(common_words(side)) if len(directions) == 1 else [] for side in sides]
         scripts = tuple(sorted(frequent_scripts(sides[1])))
         return cls(directions, (tuple(words[0]), tuple(words[1])), scripts, lengths, tails)

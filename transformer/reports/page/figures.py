@@ -10,7 +10,10 @@ from markupsafe import Markup
 Number = float | int
 Point = tuple[Number, Number]
 
-_LEFT, _RIGHT, _TOP, _BOTTOM = 50, 14, 10, 26
+_LEFT = 50
+_RIGHT = 14
+_TOP = 10
+_BOTTOM = 26
 _CHARACTER = 6.5
 """Width of a character of a label, in units of a chart, rounded up."""
 _MOST_POINTS = 240
@@ -24,7 +27,8 @@ class Size(NamedTuple):
     height: int
 
 
-LARGE, SMALL = Size(420, 220), Size(270, 130)
+LARGE = Size(420, 220)
+SMALL = Size(270, 130)
 
 
 class Line(NamedTuple):
@@ -41,23 +45,25 @@ def line_chart(
     """A chart with axes; ``mark`` is an x to point out. The label is for screen readers."""
     lines = [line._replace(points=_thinned(line.points)) for line in lines]
     xs, ys = zip(*(point for line in lines for point in line.points), strict=True)
-    (left, right), ticks = (min(xs), max(xs)), _ticks(min(ys), max(ys), size.height // 40)
-    (low, high), base = (ticks[0], ticks[-1]), size.height - _BOTTOM
+    first, last = min(xs), max(xs)
+    ticks = _ticks(min(ys), max(ys), size.height // 40)
+    low, high = ticks[0], ticks[-1]
+    base = size.height - _BOTTOM
     labels = [_shown(y, ticks) for y in ticks]
     begin, end = max(_LEFT, 10 + _CHARACTER * max(map(len, labels))), size.width - _RIGHT
 
     def at(x: Number, y: Number) -> tuple[float, float]:
-        across = begin + (x - left) / (right - left or 1) * (end - begin)
+        across = begin + (x - first) / (last - first or 1) * (end - begin)
         return round(across, 1), round(_TOP + (high - y) / (high - low) * (base - _TOP), 1)
 
     parts = [
-        _rule(at(left, y)[1], begin, end, label) for y, label in zip(ticks, labels, strict=True)
+        _rule(at(first, y)[1], begin, end, label) for y, label in zip(ticks, labels, strict=True)
     ]
-    across = _ticks(left, right, size.width // 70, least=1.0)  # updates and lengths are whole
+    across = _ticks(first, last, size.width // 70, least=1.0)  # updates and lengths are whole
     parts += [
         _tick(at(x, low)[0], base + 17, _shown(x, across), size)
         for x in across
-        if left <= x <= right
+        if first <= x <= last
     ]
     if mark is not None:
         vertical = Markup('<line class="mark" x1="{0}" x2="{0}" y1="{1}" y2="{2}"/>')
@@ -67,15 +73,14 @@ def line_chart(
         path = " ".join("{},{}".format(*point) for point in points)
         parts.append(Markup('<polyline class="c{}" points="{}"/>').format(line.color, path))
         circle = Markup('<circle class="c{}" cx="{}" cy="{}" r="3.2"/>')
-        marked = (own for own, (x, _) in zip(points, line.points, strict=True) if x == mark)
-        parts += [
-            circle.format(line.color, *own) for own in (points if len(points) == 1 else marked)
-        ]
+        for point, (x, _) in zip(points, line.points, strict=True):
+            if x == mark or len(points) == 1:
+                parts.append(circle.format(line.color, *point))
     return Markup(
         '<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}" data-box="{}" '
         'data-lines="{}">{}</svg>'
     ).format(
-        *(*size, label, json.dumps([begin, end, left, right])),
+        *(*size, label, json.dumps([begin, end, first, last])),
         json.dumps(lines, ensure_ascii=False, separators=(",", ":")),
         Markup("").join(parts),
     )
@@ -107,7 +112,8 @@ def bar(value: Number | None, most: Number, color: int = 0) -> Markup:
 
 def distribution(counts: Sequence[int], bins: int = 40) -> list[Point]:
     """Percent of the pairs by length in equal bins, from the number of pairs of each length."""
-    width, total = math.ceil(len(counts) / bins), sum(counts) or 1
+    width = math.ceil(len(counts) / bins)
+    total = sum(counts) or 1
     starts = range(0, len(counts) + width, width)
     return [(a + (width - 1) / 2, 100 * sum(counts[a : a + width]) / total) for a in starts]
 
@@ -124,7 +130,8 @@ def _ticks(low: Number, high: Number, most: int, least: float = 0.0) -> list[flo
     power = 10.0 ** math.floor(math.log10(span / most))
     step = next(power * n for n in (1, 2, 5, 10, 20) if span / (power * n) <= most)
     step = max(step, least)
-    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    first = math.floor(low / step + 1e-9)
+    last = math.ceil(high / step - 1e-9)
     return [n * step for n in range(first, max(last, first + 1) + 1)]
 
 

@@ -64,7 +64,7 @@ def _charts(values: Values) -> list[Values]:
     """Charts of one run, each with all curves of a kind; of several, each with one curve of all."""
     runs = values["runs"]
     names = list(dict.fromkeys(name for run in runs for name in run["curves"]))
-    found = []
+    drawn = []
     for title, unit, pattern in _CHARTS:
         matching = [name for name in names if re.fullmatch(pattern, name)]
         if len(runs) > 1:
@@ -74,11 +74,11 @@ def _charts(values: Values) -> list[Values]:
             starts = range(0, len(matching), _COLORS)
             charts = [_lines(values, matching[start : start + _COLORS]) for start in starts]
             titles = [title if n == 1 else f"{title}, part {n}" for n in range(1, len(charts) + 1)]
-        found += [
-            _chart(own, unit, lines, _best_update(values))
-            for own, lines in zip(titles, charts, strict=True)
+        drawn += [
+            _chart(chart_title, unit, lines, _best_update(values))
+            for chart_title, lines in zip(titles, charts, strict=True)
         ]
-    return found
+    return drawn
 
 
 def _flag_charts(values: Values) -> list[Values]:
@@ -86,7 +86,7 @@ def _flag_charts(values: Values) -> list[Values]:
     references, which do not change."""
     curves = [run["curves"] for run in values["runs"]]
     names = dict.fromkeys(name for run in curves for name in run if name.startswith(_FAILURES))
-    found = []
+    charts = []
     for name in names:
         points = [point for run in curves for point in run.get(name, ())]
         if name.endswith("_reference") or not any(value for _, value in points):
@@ -96,8 +96,8 @@ def _flag_charts(values: Values) -> list[Values]:
         if len(curves) == 1 and references:
             lines = [Line("outputs", lines[0].points), Line("references", references, 1)]
         flag = name.removeprefix(_FAILURES)
-        found.append(_chart(flag, "% of outputs", lines, _best_update(values), SMALL))
-    return found
+        charts.append(_chart(flag, "% of outputs", lines, _best_update(values), SMALL))
+    return charts
 
 
 def _lines(values: Values, names: Sequence[str]) -> list[Line]:

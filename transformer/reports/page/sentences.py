@@ -16,22 +16,25 @@ from transformer.settings.metrics import METRICS
 
 Row = dict[str, Any]
 
-_BYTES, _MARKUP = 850_000, 250
+_BYTES = 850_000
+_MARKUP = 250
 """Bytes for the sentences of a page, whose limit is one megabyte; bytes of the tags of each."""
 
 
 def sentence_rows(comparison: Comparison, flags: Mapping[str, Container[int]]) -> list[Row]:
     """The sentences of the first system, the worst first; of many the worst half and a spread."""
-    [(by, scores)], hypotheses = comparison.base.scores.items(), comparison.base.hypotheses
-    text, falling = comparison.text, METRICS[by].better == "lower"
+    [(by, scores)] = comparison.base.scores.items()
+    hypotheses = comparison.base.hypotheses
+    text = comparison.text
+    falling = METRICS[by].better == "lower"
 
     def row(at: int) -> Row:
-        first, *more = text.references[at]
+        first, *alternatives = text.references[at]
         output, reference = _differences(hypotheses[at], first)
         texts = [("", "ins", output), ("", "del", reference)]
-        texts += [("", "del", [(escaped(one), False)]) for one in more]
-        found = [flag for flag, lines in flags.items() if at in lines]
-        return _row(at + 1, scores[at], text.sources[at], texts, found)
+        texts += [("", "del", [(escaped(alternative), False)]) for alternative in alternatives]
+        flagged = [flag for flag, lines in flags.items() if at in lines]
+        return _row(at + 1, scores[at], text.sources[at], texts, flagged)
 
     order = sorted(range(len(scores)), key=scores.__getitem__, reverse=falling)
     sample = [row(at) for at in order[:: len(order) // 100 + 1]]
@@ -46,9 +49,12 @@ def moved_rows(comparison: Comparison) -> list[Row]:
     """The sentences that became most better and worse; if a page has no room, the first."""
     names = letters(len(comparison.systems))[1:]
     groups = [
-        [_moved(sentence, found.by, name, way) for sentence in some]
-        for name, found in zip(names, comparison.movements, strict=True)
-        for way, some in (("better", found.most_better), ("worse", found.most_worse))
+        [_moved(sentence, movement.by, name, direction) for sentence in sentences]
+        for name, movement in zip(names, comparison.movements, strict=True)
+        for direction, sentences in (
+            ("better", movement.most_better),
+            ("worse", movement.most_worse),
+        )
     ]
     room = _room([*chain(*groups)])
     return [row for group in groups for row in group[: math.ceil(room * len(group))]]
@@ -62,11 +68,11 @@ def _room(rows: Sequence[Row]) -> float:
     return _BYTES / (len(escape("".join(texts)).encode()) + marked + _MARKUP * len(rows) or 1)
 
 
-def _moved(sentence: MovedSentence, by: str, letter: str, way: str) -> Row:
+def _moved(sentence: MovedSentence, by: str, letter: str, direction: str) -> Row:
     base, other = _differences(*sentence.hypotheses)
     reference = [(escaped(sentence.reference), False)]
     texts = [("A", "del", base), (letter, "ins", other), ("reference", "del", reference)]
-    return _row(sentence.line, sentence.change(by), sentence.source, texts, [way])
+    return _row(sentence.line, sentence.change(by), sentence.source, texts, [direction])
 
 
 def _row(line: int, score: float, source: str, texts: list[Any], flags: list[str]) -> Row:
