@@ -1,6 +1,6 @@
 """Whatever is in a file: a verb reads it, or refuses it in one line, and does nothing else.
 
-`tests/property/` has the readers of single formats, and the bytes of a checkpoint.
+`tests/property/` has the readers of single formats.
 """
 
 import gzip

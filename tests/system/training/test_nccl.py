@@ -3,13 +3,14 @@
 import os
 import signal
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
-from tests.helpers.runs.ranks import OF_RANKS, curve, distance, ended, started
+from tests.helpers.runs.faults import SignalAt
+from tests.helpers.runs.ranks import OF_RANKS, curve, distance, ended, planted, started
 from tests.helpers.runs.runs import corpus_overrides
+from transformer.checkpoint.checkpoint import load_checkpoint
 
 pytestmark = [
     pytest.mark.gpu,
@@ -30,31 +31,15 @@ SETTINGS = [
     "loss.chunk=512",
 ]
 LOSSES = ("train/loss", "val/loss")
-PLANTED = """
-import os
-if os.environ.get("RANK") == "1":
-    from tests.system.training.test_nccl import kill_in_update_4
-    kill_in_update_4()
-"""
 
 
-def kill_in_update_4() -> None:
-    """Let this process be killed in its fourth update."""
-    from transformer.training.update import UpdateModule
-
-    step = UpdateModule.training_step
-
-    def killed(self: UpdateModule, *update: Any) -> Any:
-        if self.global_step == 3:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return step(self, *update)
-
-    UpdateModule.training_step = killed  # type: ignore[method-assign]
+def rank_1_is_killed() -> None:
+    if os.environ["LOCAL_RANK"] == "1":
+        SignalAt("on_train_batch_start", 4, signal.SIGKILL)()
 
 
-def trained(folder: Path, *arguments: str, planted: str = "") -> tuple[int, str]:
+def trained(folder: Path, *arguments: str, **environment: str) -> tuple[int, str]:
     """Exit code and stderr of a run, which may take two minutes."""
-    environment = {"PYTHONPATH": planted} if planted else {}
     return ended(started(["-m", "transformer", "train", *arguments], folder, environment), 120)
 
 
@@ -65,14 +50,9 @@ def assert_like_one(home: Path, name: str) -> None:
         for run in ("one", name)
     )
     assert distance(two, one) < 1e-4
-    weights, expected = (
-        torch.load(home / run / "checkpoints" / "last.ckpt", map_location="cpu", weights_only=True)[
-            "state_dict"
-        ]
-        for run in (name, "one")
-    )
-    for key, tensor in expected.items():
-        torch.testing.assert_close(weights[key], tensor, rtol=0, atol=1e-5)
+    files = (home / run / "checkpoints" / "last.ckpt" for run in (name, "one"))
+    weights, expected = (load_checkpoint(file).model.state_dict() for file in files)
+    torch.testing.assert_close(weights, expected, rtol=0, atol=1e-5)
 
 
 @pytest.fixture(scope="module")
@@ -99,10 +79,9 @@ def test_two_devices_learn_the_weights_of_one(home: Path, strategy: str) -> None
 
 
 def test_a_killed_rank_ends_the_run_and_it_goes_on(home: Path) -> None:
-    (home / "planted").mkdir()
-    (home / "planted" / "sitecustomize.py").write_text(PLANTED)
+    fault = planted(rank_1_is_killed, home / "planted")
     two = ["trainer.devices=2", "hydra.run.dir=killed"]
-    code, stderr = trained(home, "trainer=ddp", *settings(home), *two, planted="planted")
+    code, stderr = trained(home, "trainer=ddp", *settings(home), *two, **fault)
     assert code == 1
     assert "rank 1 was killed by SIGKILL" in stderr
     code, stderr = trained(home, "checkpoint=killed")

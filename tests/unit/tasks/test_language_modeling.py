@@ -50,12 +50,7 @@ def test_it_reads_the_target_side(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("override", "resumed"),
-    [
-        ("loss=r_drop", False),
-        ("model.decoder_layers=2", False),
-        ("data.alignment=links", True),
-        ("tokenizer.joint=false", True),
-    ],
+    [("loss=r_drop", False), ("model.decoder_layers=2", False), ("data.alignment=links", True)],
 )
 def test_settings_of_translation_are_refused(tmp_path: Path, override: str, resumed: bool) -> None:
     """Those of the second text do nothing in a resumed run."""
