@@ -84,21 +84,16 @@ def test_it_goes_on_without_what_it_began_with(home: Path, tmp_path: Path) -> No
     assert differences(outcome(tmp_path / "whole"), outcome(tmp_path / "run")) == []
 
 
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
+def test_another_model_is_refused_with_what_to_set(home: Path) -> None:
+    for overrides, message in (
         (["model.num_heads=4", "model.dropout=0.3"], "set model.num_heads=2$"),
         (["tokenizer.vocab_size=290", "tokenizer.sampling=0.1"], "set tokenizer.vocab_size=285$"),
         (["finetune_from=nix"], "^finetune_from: checkpoint=nix"),
         (["task=language_modeling", "model.decoder_layers=0"], "trained for task=translation"),
-    ],
-)
-def test_another_model_is_refused_with_what_to_set(
-    home: Path, overrides: list[str], message: str
-) -> None:
-    with pytest.raises(InputError, match=message):
+    ):
         config = second(home, *overrides)
-        make_task(config, initial_payload(config, Path(str(config.finetune_from))))
+        with pytest.raises(InputError, match=message):
+            make_task(config, initial_payload(config, Path(str(config.finetune_from))))
 
 
 def test_what_may_change_and_another_score_is_logged(
