@@ -66,19 +66,6 @@ def test_it_learns_both_and_a_line_asks_for_one(trained: tuple[Path, dict[str, f
     assert code == 0 and low.islower() and up.isupper()
 
 
-def test_documents_are_translated_line_by_line(trained: tuple[Path, dict[str, float]]) -> None:
-    folder, _ = trained
-    lines = (folder / "low" / "test.src").read_text().splitlines()
-    stdin = "\n".join([*lines, "", "", "omega " * 30, "zeta"]).encode()
-    for asked in ([], ["documents=false"]):
-        arguments = ["checkpoint=run", "to=low", *asked]
-        code, out, _ = verb("translate", *arguments, home=folder, stdin=stdin)
-        translated = out.removesuffix("\n").split("\n")
-        assert code == 0 and len(translated) == len(lines) + 4
-        assert [not line for line in translated[: len(lines)]] == [not line for line in lines]
-        assert not any(line.isupper() for line in translated)
-
-
 def test_a_wrong_tag_is_one_line(
     trained: tuple[Path, dict[str, float]], capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,7 +2,6 @@
 
 import csv
 import re
-import shutil
 import signal
 from pathlib import Path
 
@@ -10,8 +9,8 @@ import pytest
 import torch
 
 from tests.helpers.runs.faults import SignalAt
-from tests.helpers.runs.outcomes import differences, outcome, said
-from tests.helpers.runs.processes import call, finish, tiny_config, tiny_overrides
+from tests.helpers.runs.outcomes import differences, outcome
+from tests.helpers.runs.processes import finish, tiny_config, tiny_overrides
 from tests.helpers.runs.runs import run
 from transformer.checkpoint.checkpoint import PORTABLE, read_merged, read_payload
 from transformer.common.errors import InputError
@@ -68,37 +67,16 @@ def test_it_begins_with_the_averaged_weights_and_nothing_else(home: Path, tmp_pa
     assert tokenizers[0]["tags"]["corpora"] == ("like_this",)
 
 
-@pytest.mark.thorough
-def test_it_goes_on_without_what_it_began_with(home: Path, tmp_path: Path) -> None:
-    for file in home.glob("*.*"):
-        shutil.copy(file, tmp_path)
-    shutil.copytree(home / "first", tmp_path / "first")
-    command = [*tiny_overrides(tmp_path), *BRIEF, "finetune_from=first", "checkpoint=auto"]
-    assert call([*command, "hydra.run.dir=whole"], tmp_path) == 0, said(tmp_path)
-    there = [*command, "hydra.run.dir=run"]
-    assert call(there, tmp_path, SignalAt("on_train_batch_end", 4, signal.SIGTERM)) == 143
-    (tmp_path / "first").rename(tmp_path / "gone")
-    assert call([*there, "finetune_from=elsewhere"], tmp_path) == 2
-    assert "run holds a run with another finetune_from; give another" in said(tmp_path)
-    assert call(there, tmp_path) == 0, said(tmp_path)
-    assert differences(outcome(tmp_path / "whole"), outcome(tmp_path / "run")) == []
-
-
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
+def test_another_model_is_refused_with_what_to_set(home: Path) -> None:
+    for overrides, message in (
         (["model.num_heads=4", "model.dropout=0.3"], "set model.num_heads=2$"),
         (["tokenizer.vocab_size=290", "tokenizer.sampling=0.1"], "set tokenizer.vocab_size=285$"),
         (["finetune_from=nix"], "^finetune_from: checkpoint=nix"),
         (["task=language_modeling", "model.decoder_layers=0"], "trained for task=translation"),
-    ],
-)
-def test_another_model_is_refused_with_what_to_set(
-    home: Path, overrides: list[str], message: str
-) -> None:
-    with pytest.raises(InputError, match=message):
+    ):
         config = second(home, *overrides)
-        make_task(config, initial_payload(config, Path(str(config.finetune_from))))
+        with pytest.raises(InputError, match=message):
+            make_task(config, initial_payload(config, Path(str(config.finetune_from))))
 
 
 def test_what_may_change_and_another_score_is_logged(

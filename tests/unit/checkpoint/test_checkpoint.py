@@ -109,20 +109,17 @@ def test_code_in_a_file_does_not_run(tmp_path: Path, where: str) -> None:
         assert sign.exists()  # the trap was set
 
 
-@pytest.mark.parametrize(
-    "foreign",
-    [
+def test_a_torch_file_of_others(tmp_path: Path) -> None:
+    path = tmp_path / "foreign.pt"
+    for foreign in (
         {"encoder.weight": torch.zeros(2)},
         [torch.zeros(2)],
         {PORTABLE: {"format": FORMAT}},
         {PORTABLE: torch.zeros(2), "state_dict": {}},
-    ],
-)
-def test_a_torch_file_of_others(tmp_path: Path, foreign: Any) -> None:
-    path = tmp_path / "foreign.pt"
-    torch.save(foreign, path)
-    with pytest.raises(InputError, match="is not a checkpoint of this framework"):
-        read_payload(path)
+    ):
+        torch.save(foreign, path)
+        with pytest.raises(InputError, match="is not a checkpoint of this framework"):
+            read_payload(path)
 
 
 MISSING = object()
@@ -195,36 +192,27 @@ def test_an_archive_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
             read_payload(path)
 
 
-@pytest.mark.parametrize("name", ["nowhere.ckpt", "."])
-def test_no_file_at_all(tmp_path: Path, name: str) -> None:
-    with pytest.raises(InputError, match=r"cannot be read: (No such file|Is a directory)"):
-        read_payload(tmp_path / name)
-
-
-@pytest.mark.parametrize(
-    ("error", "says"),
-    [
-        (OSError(errno.EIO, "Input/output error"), "cannot be read: Input/output error"),
-        (MemoryError(), "cannot be read: there is not enough memory"),
-        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "not enough memory"),
-    ],
-)
 def test_an_unreadable_file_is_not_taken_for_damaged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, says: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     last = tmp_path / "checkpoints" / "last.ckpt"
     for step in (1, 2):
         write_payload(tiny_payload(global_step=step), last)
     whole = torch.load
+    for error, reason in (
+        (OSError(errno.EIO, "Input/output error"), "cannot be read: Input/output error"),
+        (MemoryError(), "cannot be read: there is not enough memory"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "not enough memory"),
+    ):
 
-    def fails(file: Any, **how: Any) -> Any:
-        if Path(file).resolve() == last:
-            raise error
-        return whole(file, **how)
+        def fails(file: Any, error: Exception = error, **settings: Any) -> Any:
+            if Path(file).resolve() == last:
+                raise error
+            return whole(file, **settings)
 
-    monkeypatch.setattr("torch.load", fails)
-    with pytest.raises(InputError, match=rf"last\.ckpt .*{says}"):
-        find_last(tmp_path)
+        monkeypatch.setattr("torch.load", fails)
+        with pytest.raises(InputError, match=rf"last\.ckpt .*{reason}"):
+            find_last(tmp_path)
 
 
 def test_a_damaged_last_file_gives_way_to_the_one_before(tmp_path: Path) -> None:

@@ -179,37 +179,29 @@ def test_a_validation_that_is_due_runs_although_training_is_over(tmp_path: Path)
     assert (trainer.should_stop, loop.max_steps) == (True, 9)
 
 
-@pytest.mark.parametrize(
-    ("mode", "scores_and_losses", "written", "waited"),
-    [
+def test_the_best_is_better_than_all_before(tmp_path: Path) -> None:
+    mode: Any
+    for mode, scores_and_losses, written, waited in (
         ("max", [(1, 1), (3, 1), (3, 1), (2, 1), (4, 1)], [1, 2, 5], [0, 0, 1, 2, 0]),
         ("min", [(4, 1), (2, 1), (2, 1), (3, 1), (1, 1)], [1, 2, 5], [0, 0, 1, 2, 0]),
         # Of equal scores that of the lower loss is better; in a tie, a loss of NaN is the worse.
         ("max", [(0, NAN), (0, 2), (0, 2), (0, NAN), (0, 1)], [1, 2, 5], [0, 0, 1, 2, 0]),
         # A score of NaN is never better, and the first number after it is.
         ("min", [(NAN, 1), (NAN, 1), (3, 1), (NAN, 1), (2, 1)], [3, 5], [1, 2, 0, 1, 0]),
-    ],
-)
-def test_the_best_is_better_than_all_before(
-    tmp_path: Path,
-    mode: Any,
-    scores_and_losses: list[tuple[float, float]],
-    written: list[int],
-    waited: list[int],
-) -> None:
-    selection = ModelSelection("val/x", mode)
-    best = BestCheckpoint(tmp_path, selection)
-    patience = Patience(selection, 9)
-    trainer, files = saving_trainer()
-    waits = []
-    for score, loss in scores_and_losses:
-        validate([best, patience], trainer, score, loss)
-        waits.append(patience.waited)
-    assert files == [f"best {update}" for update in written]
-    assert waits == waited
+    ):
+        selection = ModelSelection("val/x", mode)
+        best = BestCheckpoint(tmp_path, selection)
+        patience = Patience(selection, 9)
+        trainer, files = saving_trainer()
+        waits = []
+        for score, loss in scores_and_losses:
+            validate([best, patience], trainer, score, loss)
+            waits.append(patience.waited)
+        assert files == [f"best {update}" for update in written]
+        assert waits == waited
 
 
-def test_the_best_score_moves_with_the_directory(tmp_path: Path) -> None:
+def test_the_best_score_moves_with_the_directory_and_counts_with_its_file(tmp_path: Path) -> None:
     selection = ModelSelection("val/x", "max")
     former = BestCheckpoint(tmp_path, selection)
     trainer, _ = saving_trainer()
@@ -229,24 +221,18 @@ def test_the_best_score_moves_with_the_directory(tmp_path: Path) -> None:
     moved.on_train_start(trainer, module())
     validate([moved], trainer, 6)
     assert written == ["best 3", "best 4"]
-
-
-def test_a_best_checkpoint_that_was_not_written_does_not_count(tmp_path: Path) -> None:
-    best = BestCheckpoint(tmp_path, ModelSelection("val/x", "max"))
-    trainer, written = saving_trainer()
+    # A file that was not written does not count. All ranks follow rank 0.
     disk = trainer.strategy.checkpoint_io
-    for score, is_full in ((5, False), (7, True), (6, False)):
-        disk.is_full = is_full
-        validate([best], trainer, score)
-    assert written == ["best 1", "best 3"]
-    # All ranks follow rank 0, whether they have an error of their own or not.
-    trainer.strategy.broadcast = lambda value: "full"
-    validate([best], trainer, 7)
-    assert best.best == (6, 1)
-    trainer.strategy.broadcast = lambda value: ""
     disk.is_full = True
-    validate([best], trainer, 8)
-    assert best.best == (8, 1)
+    validate([moved], trainer, 7)
+    assert moved.best == (6, 1)
+    trainer.strategy.broadcast = lambda value: ""
+    validate([moved], trainer, 8)
+    assert moved.best == (8, 1)
+    disk.is_full = False
+    trainer.strategy.broadcast = lambda value: "full"
+    validate([moved], trainer, 9)
+    assert moved.best == (8, 1)
 
 
 @pytest.mark.parametrize(("keep", "expected"), [(2, [3, 4]), (-1, [1, 2, 3, 4]), (0, [])])

@@ -87,18 +87,15 @@ def test_where_the_disk_is_full_rows_wait(
     for step, metrics in ((1, {"loss": 3.5}), (2, {"loss": 2.5}), (3, {"val": 1.0})):
         logger.log_metrics(metrics, step)
         with monkeypatch.context() as full:
-            full.setattr(os, "fsync", lambda handle: _no_space())
-            full.setattr(loggers_module, "open_unlinked", lambda *_, **__: _no_space())
+            no_space = Mock(side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+            full.setattr(os, "fsync", no_space)
+            full.setattr(loggers_module, "open_unlinked", no_space)
             logger.save()
         assert "new rows are written later" in caplog.text
         before = rows(tmp_path) if (tmp_path / "metrics.csv").exists() else []
         assert len(before) == step - 1
         logger.save()
     assert [row["step"] for row in rows(tmp_path)] == [1, 2, 3]
-
-
-def _no_space() -> None:
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def test_the_epoch_is_how_many_the_updates_make(tmp_path: Path) -> None:

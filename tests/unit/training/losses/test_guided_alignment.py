@@ -43,36 +43,25 @@ def test_the_formula() -> None:
     assert torch.isfinite(loss) and torch.isfinite(gradient).all()
 
 
-@pytest.mark.parametrize(
-    ("layers", "changes", "expected"),
-    [
-        (4, {}, (2, 0)),
-        (1, {}, (0, 0)),
-        (4, {"alignment_layer": 3, "alignment_head": 1}, (3, 1)),
-    ],
-)
-def test_the_guided_head(layers: int, changes: dict[str, int], expected: tuple[int, int]) -> None:
-    config = tiny_config(decoder_layers=layers)
-    loss = loss_config(alignment_weight=0.1, **changes)
-    assert guided_head(loss, config) == HeadName("cross", *expected)
-    assert guided_head(replace(loss, alignment_weight=0.0), config) is None
+def test_the_guided_head() -> None:
+    deep = tiny_config(decoder_layers=4)
+    loss = loss_config(alignment_weight=0.1)
+    assert guided_head(loss, deep) == HeadName("cross", 2, 0)
+    assert guided_head(loss, tiny_config(decoder_layers=1)) == HeadName("cross", 0, 0)
+    assert guided_head(replace(loss, alignment_weight=0.0), deep) is None
+    chosen = replace(loss, alignment_layer=3, alignment_head=1)
+    assert guided_head(chosen, deep) == HeadName("cross", 3, 1)
 
 
-@pytest.mark.parametrize(
-    ("changes", "sharing", "key"),
-    [
-        ({"alignment_layer": 2}, "feed_forward", "loss.alignment_layer=2"),
-        ({"alignment_head": 4}, "feed_forward", "loss.alignment_head=4"),
-        ({}, "all", "model.share_layers=none"),
-    ],
-)
-def test_a_head_that_does_not_stay_or_exist_is_refused(
-    changes: dict[str, Any], sharing: str, key: str
-) -> None:
-    model = tiny_transformer(layer_drop=0.1, share_layers=sharing)
-    with pytest.raises(InputError, match=key):
-        module(model, alignment_weight=0.5, **changes)
-    module(tiny_transformer(layer_drop=0.1, share_layers="feed_forward"), alignment_weight=0.5)
+def test_a_head_that_does_not_stay_or_exist_is_refused() -> None:
+    model = tiny_transformer(layer_drop=0.1, share_layers="feed_forward")
+    module(model, alignment_weight=0.5)
+    for changes in ({"alignment_layer": 2}, {"alignment_head": 4}, {"alignment_head": -1}):
+        [(name, value)] = changes.items()
+        with pytest.raises(InputError, match=f"loss.{name}={value}"):
+            module(model, alignment_weight=0.5, **changes)
+    with pytest.raises(InputError, match="share_layers=none"):
+        module(tiny_transformer(layer_drop=0.1, share_layers="all"), alignment_weight=0.5)
 
 
 @pytest.mark.parametrize("sharing", ["none", "all"])
