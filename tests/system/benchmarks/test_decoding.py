@@ -1,8 +1,5 @@
 """The benchmark of decoding measures equal work, and says so in its last line."""
 
-import json
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -10,7 +7,6 @@ from benchmarks.decoding.speed import ENGINES, measure, summary
 from benchmarks.support.translation_models import Subject
 from tests.helpers.decoding.metrics import RAW
 from tests.helpers.decoding.translators import PAIRS, tiny_translator
-from tests.helpers.runs.runs import PROJECT, SMALL, corpus_overrides, run
 from transformer.settings.tokenizer import EOS
 
 pytestmark = pytest.mark.thorough
@@ -67,17 +63,3 @@ def test_all_engines_say_the_same() -> None:
     values = summary(results, results, beam=5)
     assert list(values)[: len(PROMISED)] == PROMISED
     assert all(value > 0 for value in values.values())
-
-
-@pytest.mark.slow
-def test_the_command(tmp_path: Path) -> None:
-    bounds = ["trainer.max_steps=10", "trainer.val_check_interval=10", "decoding=greedy"]
-    overrides = [*corpus_overrides(tmp_path), *SMALL, "model.norm_order=post", *bounds]
-    done = run(str(PROJECT / "train.py"), *overrides, "hydra.run.dir=run", folder=tmp_path)
-    assert done.returncode == 0, done.stderr.decode()
-    counts = ["--quick", "--sentences", "6", "--base-sentences", "2", "--repeats", "1"]
-    command = [str(PROJECT / "benchmarks" / "decoding" / "speed.py"), "--run", "run", *counts]
-    done = run(*command, folder=tmp_path)
-    assert done.returncode == 0, done.stderr.decode()
-    assert list(json.loads(done.stdout.splitlines()[-1]))[: len(PROMISED)] == PROMISED
-    assert b"100.0%" in done.stderr

@@ -1,17 +1,12 @@
 """The benchmark of training measures equal work, and says so in its last line."""
 
 from itertools import chain
-from math import prod
 from typing import Any
 
 import pytest
-import torch
-from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.support.training_process import Subject
-from benchmarks.support.training_subjects import Products
 from benchmarks.training.speed import subjects, summary
-from tests.helpers.model.models import tiny_transformer
 from tests.helpers.runs.runs import SMALL, corpus_overrides
 
 pytestmark = pytest.mark.thorough
@@ -43,16 +38,6 @@ def test_all_have_the_same_batches_and_loss(answers: dict[str, dict[str, Any]]) 
     assert answers["hf_eager"]["loss"] == pytest.approx(answers["ours"]["loss"], rel=1e-5)
     # torch.nn.Transformer begins with weights of its own.
     assert answers["torch"]["loss"] == pytest.approx(answers["ours"]["loss"], rel=0.3)
-
-
-def test_all_matrix_products_are_noted() -> None:
-    model = tiny_transformer(dropout=0.1).train()
-    tokens = torch.randint(4, 24, (3, 6), generator=torch.Generator().manual_seed(1))
-    with FlopCounterMode(display=False) as counted, Products() as products:
-        model.logits(model(tokens, tokens)).sum().backward()
-    # A product takes two operations for each element of one factor and column of the other.
-    operations = (2 * prod(left[1]) * right[1][-1] for left, right in products.factors)
-    assert sum(operations) == counted.get_total_flops() > 0
 
 
 def test_the_last_line_has_the_ratios_that_are_promised() -> None:

@@ -55,14 +55,6 @@ def test_flags_are_shown_and_saved_beside_the_hypotheses(tmp_path: Path) -> None
     assert str(failures_table(none)) == "failures: none of 3 outputs has a flag"
 
 
-def test_a_failure_leaves_the_old_file_whole(tmp_path: Path) -> None:
-    save_report(tmp_path, "test", SCORES, HYPOTHESES)
-    with pytest.raises(UnicodeEncodeError):
-        save_report(tmp_path, "test", SCORES, ["new", "\ud800"])
-    assert (tmp_path / "test.hyp").read_bytes().startswith(b"Ein Hund")
-    assert sorted(os.listdir(tmp_path)) == ["test.hyp", "test.json"]
-
-
 def test_the_table_names_metric_score_and_signature(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

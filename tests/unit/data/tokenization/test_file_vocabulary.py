@@ -102,9 +102,8 @@ def test_a_tokenizer_json_cuts_as_in_transformers(tmp_path: Path) -> None:
     [ids] = tokenizer.encode_source(["</s> a<mask>"])
     assert tokenizer.source_subwords(ids)[-1] == "<mask>" and min(ids) > EOS
     assert tokenizer.decode_source([ids]) == ["</s> a<mask>"]
-
-
-KINDS = ["sentencepiece", "huggingface", "bytes"]
+    grown = tokenizer.with_words(["<new>"])
+    assert grown.encode_source(["<new>"])[0][-1] == tokenizer.source_vocab_size
 
 
 def build(kind: str, folder: Path, **changes: Any) -> Tokenizer:
@@ -114,7 +113,7 @@ def build(kind: str, folder: Path, **changes: Any) -> Tokenizer:
     return opened(kind, make(folder / kind, TEXTS), **changes)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["sentencepiece", "huggingface", "bytes"])
 def test_a_checkpoint_has_the_whole_file(kind: str, tmp_path: Path) -> None:
     tokenizer = build(kind, tmp_path)
     if kind != "bytes":

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.decoding.translators import tiny_translator
+from transformer.common.errors import InputError
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.translator import Translation
 from transformer.quality.failures.flagging import SAMPLES, Flagging
@@ -73,6 +74,17 @@ def test_the_next_best_of_the_beam_is_taken() -> None:
     for one, beam in zip(found, beams, strict=True):
         others = [candidate.text for candidate in beam.nbest]
         assert one.text == (third.text if third.text in others else others[0])
+
+
+def test_the_other_candidates_follow_the_one_that_is_taken() -> None:
+    beam = plain(beam_size=4, nbest=4, ffn_dim=64)[1].nbest
+    translator = tiny_translator(beam_size=4, nbest=3, ffn_dim=64)
+    flags = Flagging(translator, Choosy([beam[2].text]), "next_best")
+    [translation] = translate(flags, TEXTS[1:2])
+    assert [candidate.text for candidate in translation.nbest] == [beam[n].text for n in (2, 0, 1)]
+    assert translation.score == pytest.approx(beam[2].score)  # that of a batch of several sentences
+    with pytest.raises(InputError, match="next_best needs a search of several candidates"):
+        flagging("next_best", algorithm="greedy", beam_size=1)
 
 
 def test_samples_are_drawn_until_one_has_no_flag() -> None:

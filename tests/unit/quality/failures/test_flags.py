@@ -71,6 +71,10 @@ def test_the_search_tells_what_is_unfinished_or_unlikely() -> None:
     assert detector.flags("A dog.", Output("Ein Hund.", -2.1)) == ("low_confidence",)
     assert detector.flags("A dog.", Output("Ein Hund.", -1.9, True)) == ("unfinished",)
     assert detector.flags("A dog.", Output("Ein Hund.")) == ()
+    # Without lengths of a run, only those that no direction has are flagged.
+    source = "The dog sleeps in the house of my sister."
+    assert detector.flags(source, Output("Der Hund schläft im Haus.")) == ()
+    assert detector.flags(source, Output("Der")) == ("under_translation",)
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,13 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from transformer.common.errors import InputError
+from transformer.decoding.translator import Candidate, Translation
 from transformer.quality.failures.flags import Detector, Output
-from transformer.quality.failures.monitor import find_failures
-from transformer.quality.failures.thresholds import Thresholds, lowest_usual
+from transformer.quality.failures.monitor import as_output, find_failures
+from transformer.quality.failures.thresholds import FILE, Thresholds, lowest_usual
 from transformer.settings.data import DataConfig
 
 DATA = DataConfig(source="en", target="de")
@@ -27,10 +31,20 @@ def test_flags_are_counted_beside_those_of_references() -> None:
     rates = found.rates()
     assert rates["detached"] == 60.0
     assert [name for name in rates if name.endswith("_reference")] == ["empty_reference"]
+    # One source may have the same output again and again.
+    stuck = find_failures(Detector(Thresholds()), ["a dog"] * 3, TARGETS[:3], outputs[:3])
+    assert stuck.lines("detached") == []
     unlikely = [Output(text, -10.0) for text, *_ in TARGETS]
     found = find_failures(Detector(Thresholds(low_confidence=-9.0)), SOURCES, TARGETS, unlikely)
     assert found.lines("low_confidence") == [0, 1, 2]
     assert found.of_references("low_confidence") is None
+
+
+def test_an_output_has_its_log_probability_per_token() -> None:
+    best = Candidate("x y", -1.0, -3.0, ("x", "y"))
+    translation = Translation("x y", -1.0, best.tokens, (best,), ("a", "b"))
+    assert as_output(translation) == Output("x y", -1.0, is_unfinished=False)
+    assert as_output(replace(translation, nbest=(replace(best, is_unfinished=True),))).is_unfinished
 
 
 def test_thresholds_are_read_as_they_were_written(tmp_path: Path) -> None:
@@ -43,6 +57,10 @@ def test_thresholds_are_read_as_they_were_written(tmp_path: Path) -> None:
     assert Thresholds.read(tmp_path, DataConfig()) == usual
     assert Thresholds.fit(pairs[:100], DATA).tails is None
     assert Thresholds.read(tmp_path / "missing", DATA) == Thresholds((("en", "de"),))
+    for text in ("{", '{"tail": 1}', '{"low_confidence": "x"}'):
+        (tmp_path / FILE).write_text(text)
+        with pytest.raises(InputError, match=FILE):
+            Thresholds.read(tmp_path, DATA)
 
 
 def test_one_in_a_hundred_is_unlikely() -> None:
