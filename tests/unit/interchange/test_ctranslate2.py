@@ -188,11 +188,8 @@ def test_attention_links_and_constraints_are_those_of_the_model(tmp_path: Path) 
     assert found == expected and expected[0] != expected[1]
 
 
-def test_a_search_that_the_engine_cannot_do_is_named(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_search_that_the_engine_cannot_do_is_named(tmp_path: Path) -> None:
     exported(willing(beam_size=3, stopping="exact"), tmp_path)
-    assert "engine=ctranslate2 stops with a full beam" in caplog.text
     changes = {"algorithm": "sampling", "beam_size": 1, "coverage_penalty": 0.2}
     changes |= {"eos_threshold": 1.5, "min_length": 2, "no_repeat_ngram": 3}
     with pytest.raises(InputError) as refused:
@@ -283,8 +280,7 @@ def test_a_type_without_support_is_verified_in_another(tmp_path: Path) -> None:
     write_ctranslate2(translator.model, translator.tokenizer, tmp_path, "bfloat16")
     verified = verify_ctranslate2(translator, tmp_path, REFERENCED, RAW)
     assert verified["agreement"] > 0.5
-    supported = ctranslate2.get_supported_compute_types("cpu")
-    assert verified["computed_in"] in ({"bfloat16"} & supported or supported)
+    assert verified["computed_in"] in ctranslate2.get_supported_compute_types("cpu")
 
 
 def test_a_package_of_argos_translates_alike(tmp_path: Path) -> None:
