@@ -1,5 +1,6 @@
 """The tables of results and of ablations, made of what the runs have written."""
 
+import gzip
 from pathlib import Path
 from types import ModuleType
 
@@ -15,8 +16,8 @@ from benchmarks.results.results import (
 )
 from benchmarks.support.records import machine, short
 from benchmarks.support.trained import Trained
-from tests.system.runs.test_experiments import write_corpus
 from transformer.__main__ import main
+from transformer.data.corpora.catalog import PUBLISHED
 
 pytestmark = pytest.mark.thorough
 
@@ -45,7 +46,12 @@ def test_what_is_recorded_is_on_the_page(module: ModuleType) -> None:
 def test_a_chain_ends_with_the_training_that_is_compared(
     change: Change, trained: Trained, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    data = write_corpus(tmp_path / "corpus", "multi30k", "en", "de")
+    data = tmp_path / "corpus"
+    data.mkdir()
+    for split in ("train", "validation", "test"):
+        for language in ("en", "de"):
+            file = data / PUBLISHED["multi30k"].file_name(language, split)
+            file.write_bytes(gzip.compress(b"alpha beta\nbeta\n"))
     folder = tmp_path / "runs"
     folder.mkdir()
     for seed in ("baseline", "seed-2", "seed-3"):

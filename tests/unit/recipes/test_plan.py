@@ -162,36 +162,24 @@ class Thin(nn.Linear):
 
 EXPERIMENT = """# @package _global_
 defaults:
-  - override /data: {data}
+  - override /data: g2p
   - override /metrics: exact
   - _self_
-data: {{{keys}}}
+data: {{root: {root}, lang: dut}}
 model: {{feed_forward: "own_code:Thin", tie_embeddings: none}}
 callbacks: {{own: ["own_code:Watch"], patience: 3}}
 """
 
 
-@pytest.mark.parametrize(
-    ("data", "keys"),
-    [
-        ("g2p", "root: {root}, lang: dut"),
-        pytest.param(
-            "folder",
-            "root: {root}, source: en, target: ja, test_size: 0",
-            marks=pytest.mark.thorough,
-        ),
-    ],
-)
 def test_every_stage_of_any_experiment_is_checked_before_the_first(
-    data: str, keys: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     for split in ("train", "dev", "test"):
-        for name in (f"{split}.en", f"{split}.ja", f"dut_{split}.tsv"):
-            (tmp_path / name).write_text("a\tb\n")
+        (tmp_path / f"dut_{split}.tsv").write_text("a\tb\n")
     (tmp_path / "own_code.py").write_text(OWN_CODE)
     (tmp_path / "conf" / "experiment").mkdir(parents=True)
     file = tmp_path / "conf" / "experiment" / "mine.yaml"
-    file.write_text(EXPERIMENT.format(data=data, keys=keys.format(root=tmp_path)))
+    file.write_text(EXPERIMENT.format(root=tmp_path))
     monkeypatch.setenv(CONFIG_DIR, str(tmp_path / "conf"))
     monkeypatch.delenv(TRUST, raising=False)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -255,48 +243,52 @@ def test_a_reverse_model_chooses_if_there_is_no_reference(
     assert {forward, reverse} <= {*clean.inputs}
 
 
-@pytest.mark.thorough
-def test_teachers_that_are_servers_or_files(
-    base: list[str], tmp_path: Path, capsys: Capture
-) -> None:
-    more = tmp_path / "more.src"
-    more.write_text("alpha\n")
-    call = ["recipe=distill", *base, "output=r", "clean=true"]
-    asked = ["teacher=http://localhost:1/v1", f"monolingual={more}", "interpolation=3"]
-    settings = ["translate.model_name=m", "translate.source=en", "clean.filters.copy=false"]
-    stages = plan([*call, *asked, *settings], capsys)
-    reference = "reference=r/01_text/train.tgt"
-    asked_keys = {"candidates=3", reference, "source=en", "target=tgt", "answers=r/answers.jsonl"}
-    assert asked_keys < {*stages["02_translate"]}
-    monolingual = stages["04_translate_monolingual"]
-    assert f"input={more}" in monolingual and "reference" not in " ".join(monolingual)
-    student = " ".join(stages["06_student"])
-    assert "train:[r/03_clean/source.txt,r/03_clean/target.txt]" in student
-    assert "train:[r/05_clean_monolingual/source.txt" in student
-    folder = tmp_path / "made"
-    folder.mkdir()
+def test_a_teacher_is_a_server_or_files(base: list[str], tmp_path: Path, capsys: Capture) -> None:
+    call = ["recipe=distill", *base, "output=r", "text=distilled"]
+    server = ["teacher=http://localhost:1/v1", "interpolation=3", "clean=true"]
+    stages = plan([*call, *server, "translate.model_name=m"], capsys)
+    assert list(stages) == ["01_text", "02_translate", "03_clean", "04_student", "05_evaluate"]
+    keys = {"candidates=3", "reference=r/01_text/train.tgt", "answers=r/answers.jsonl"}
+    assert keys < {*stages["02_translate"]}
+    assert "data.train=[r/03_clean/source.txt,r/03_clean/target.txt]" in stages["04_student"]
     for name in ("train.src", "train.tgt", "all.tsv", "all.tgt"):
-        (folder / name).write_text("a\tb\n" if name == "all.tsv" else "a\n")
+        (tmp_path / name).write_text("a\tb\n" if name == "all.tsv" else "a\n")
     for name, files in {
-        "": f"{folder}/train.src,{folder}/train.tgt",
-        "/all.tsv": f"{folder}/all.tsv",
-        "/all.tgt": f"r/01_text/train.src,{folder}/all.tgt",
+        "": f"{tmp_path}/train.src,{tmp_path}/train.tgt",
+        "/all.tsv": f"{tmp_path}/all.tsv",
+        "/all.tgt": f"r/01_text/train.src,{tmp_path}/all.tgt",
     }.items():
-        stages = plan([*call[:-1], f"teacher={folder}{name}", "text=distilled"], capsys)
+        stages = plan([*call, f"teacher={tmp_path}{name}"], capsys)
         assert list(stages) == ["01_text", "02_student", "03_evaluate"]
         assert f"data.train=[{files}]" in stages["02_student"]
-    assert "files translate no" in refused([*call, f"teacher={folder}", "interpolation=2"], capsys)
+    files = [*call, f"teacher={tmp_path}", "interpolation=2"]
+    assert "files translate no" in refused(files, capsys)
 
 
-def test_an_existing_reverse_model_needs_no_stage(
+def test_back_translation_writes_sources_for_a_text_of_the_target(
     base: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     write_checkpoint(tmp_path / "run", "tgt", "src")
     (tmp_path / "mono").write_text("alpha\n")
-    back = ["recipe=backtranslate", *base, "monolingual=~/mono", "reverse=~/run", "output=r"]
-    assert f"input={tmp_path}/mono" in plan(back, capsys)["03_translate"]
-    message = refused([*back, "reverse.model.d_modle=64"], capsys)
+    call = ["recipe=backtranslate", *base, "monolingual=~/mono", "output=r", "bitext_share=0.25"]
+    stages = plan(call, capsys)
+    assert list(stages) == [
+        "01_text",
+        "02_reverse",
+        "03_evaluate_reverse",
+        "04_translate",
+        "05_forward",
+        "06_evaluate",
+    ]
+    assert {"data.source=tgt", "data.target=src"} <= {*stages["02_reverse"]}
+    corpora = argument(stages["05_forward"], "data.corpora")
+    assert f"synthetic:{{train:[r/04_translate/synthetic.src,{tmp_path}/mono]" in corpora
+    assert "tag:backtranslated" in corpora and "weight:0.75" in corpora
+    # An existing reverse model needs no stage.
+    existing = [*call, "reverse=~/run"]
+    assert f"input={tmp_path}/mono" in plan(existing, capsys)["03_translate"]
+    message = refused([*existing, "reverse.model.d_modle=64"], capsys)
     assert message.startswith("reverse.model.d_modle=64 does nothing: there is no stage reverse")
 
 

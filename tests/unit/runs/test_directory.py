@@ -76,12 +76,6 @@ def test_the_program_sees_and_keeps_what_it_had(
     assert len((tmp_path / "train.log").read_text().splitlines()) == 4
 
 
-def test_a_folder_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(OSError, match="/file"), run_directory(tmp_path / "file" / "run"):
-        pass  # cli/exit.py makes it one line
-
-
 @pytest.mark.parametrize("file", ["report.html", "metrics.csv"])
 def test_a_run_that_ends_at_its_start_leaves_no_folder(tmp_path: Path, file: str) -> None:
     def fail() -> None:

@@ -87,19 +87,15 @@ def test_scores_that_the_text_no_longer_gives_are_named(tmp_path: Path) -> None:
     assert values["summary"][0] == f"On test, BLEU is {round(scores[0].value, 2)}."
 
 
-def test_tags_are_no_translations(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    run_directory(run, task="tagging")
-    save_report(run, "test", [Score.of("accuracy", 90.0, "words:10")], ["NOUN VERB"] * 30)
-    values = run_report([run])
-    assert values["summary"][0] == "On test, accuracy is 90.0."
-    assert (values["notes"], values["tests"][0]["comparison"]) == ([], None)
-    assert values["runs"][0]["about"] == "tagging, corpus files"
-
-
 def test_runs_with_other_settings_and_no_common_test(tmp_path: Path) -> None:
     for name, rate in (("one", "1e-3"), ("two", "2e-3")):
-        run_directory(tmp_path / name, **{"optimizer.lr": rate})
+        run_directory(tmp_path / name, **{"optimizer.lr": rate, "task": "tagging"})
+    save_report(tmp_path / "one", "test", [Score.of("accuracy", 90.0, "words:10")], ["NOUN"] * 30)
+    values = run_report([tmp_path / "one"])
+    assert values["summary"][0] == "On test, accuracy is 90.0."
+    # Tags are no translations.
+    assert (values["notes"], values["tests"][0]["comparison"]) == ([], None)
+    assert values["runs"][0]["about"] == "tagging, corpus files"
     values = run_report([tmp_path / "one", tmp_path / "two"])
     changed = {setting["key"]: setting["values"] for setting in values["settings"]}
     assert changed["optimizer.lr"] == [0.001, 0.002]

@@ -11,7 +11,6 @@ from pytorch_lightning import Callback, Trainer
 
 from tests.helpers.runs.runs import composed
 from transformer.checkpoint.checkpoint import PORTABLE, Portable
-from transformer.checkpoint.trust import TRUST
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.runs import train
@@ -109,17 +108,6 @@ def test_the_key_that_ended_a_run_is_known(
     key, line = end_reason(ended, config)
     assert line.endswith(reached)
     assert key == override.partition("=")[0] or "max_epochs, trainer.max_time or" in key
-
-
-def test_the_command_that_resumes_a_run_has_the_trust_it_needs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv(TRUST)
-    monkeypatch.chdir(tmp_path)
-    for root, trust in (("here", ""), (tmp_path.parent, " trust=true")):
-        config = composed(["data=g2p", "data.lang=bul", f"data.root={root}"], tmp_path)
-        monkeypatch.setenv("TRANSFORMER_CACHE", config.data.cache)
-        assert train.resume_arguments(config, Path("run")) == f"checkpoint=run{trust}"
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,7 @@ import torch
 from tests.helpers.decoding.steps import search_config
 from tests.helpers.decoding.translators import PAIRS
 from tests.helpers.runs.tuning_runs import write_run
-from transformer.checkpoint.checkpoint import PORTABLE, read_payload, write_payload
-from transformer.common.errors import InputError
+from transformer.checkpoint.checkpoint import PORTABLE, read_payload
 from transformer.evaluation.metrics import Score
 from transformer.runs.tuning import (
     Trial,
@@ -91,22 +90,6 @@ def test_weights_come_first_then_searches_with_the_best_of_them(tmp_path: Path) 
     [trial] = tried(offers, metrics=metrics, beam_sizes=[], metric=None, sentences=2).trials[:1]
     assert "|case:lc|eff:no|tok:char|" in trial.score.signature
     assert trial.sentences == 2
-
-
-def test_what_cannot_be_tuned_is_refused(tmp_path: Path) -> None:
-    run = write_run(tmp_path)
-    offers, _ = offered_weights(run, [], 5)
-    for side in ("en", "de"):
-        (tmp_path / f"validation.{side}").write_text("")
-    with pytest.raises(InputError, match=r"device=gpu cannot be used"):
-        tried(offers, device="gpu")
-    with pytest.raises(InputError, match=r"validation\.en: the text has no line"):
-        tried(offers)
-    payload = read_payload(run / "checkpoints" / "best.ckpt")
-    payload[PORTABLE]["config"]["task"] = "tagging"
-    write_payload(payload, run / "checkpoints" / "best.ckpt")
-    with pytest.raises(InputError, match="was trained for task=tagging, not text to text"):
-        offered_weights(run, ["single"], 5)
 
 
 def trial(value: float, weights: str = "single", **changes: Any) -> Trial:
