@@ -93,7 +93,7 @@ def show_jobs(folder: Path) -> None:
         where = job.get("error") or os.path.relpath(job["folder"])
         values = [_short(job["overrides"].get(key, "")) for key in varied]
         rows.append((str(job["job"]), *values, score, where))
-    title = f"{folder}: {len(jobs)} job{'s' * (len(jobs) > 1)}"
+    title = f"{folder}: {len(jobs)} {'job' if len(jobs) == 1 else 'jobs'}"
     if scored:
         choose = max if scored[0]["better"] == "higher" else min
         numbers = [job for job in scored if not math.isnan(job["score"])]

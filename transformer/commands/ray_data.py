@@ -133,7 +133,7 @@ def score_files(config: ScoreConfig) -> WrittenBlocks:
             f"{config.source} are {len(files):,} files and {config.target} {len(targets):,}; give "
             "as many, which match line by line"
         )
-    texts = [*zip(files, *[targets] * bool(targets), strict=True)]
+    texts = list(zip(files, targets, strict=True)) if targets else [(file,) for file in files]
     urls = [tuple(file.url for file in text) for text in texts]
     for pair in urls:
         check_sides(pair, [*map(url_format, pair)])

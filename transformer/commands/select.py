@@ -117,9 +117,9 @@ def _candidates(line: str, where: str) -> dict[str, float]:
             text.encode()  # half of a surrogate pair is an error
             text = text.replace("\n", " ")
             log_probability = float(candidate.get("log_probability", 0))
+            if not math.isfinite(log_probability):
+                raise ValueError("not finite")
             scores[text] = max(log_probability, scores.get(text, -math.inf))
-        if not all(map(math.isfinite, scores.values())):
-            raise ValueError("not finite")
         return scores
     except (ValueError, LookupError, TypeError) as error:
         raise InputError(

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 from transformer.checkpoint.checkpoint import Loaded
@@ -64,7 +65,8 @@ def stress(
         pairs = pairs[: config.sentences]
     detector = Detector.load(paths[0], run.data)
     test = StressTest(translator, detector, pairs, metrics, metric, config.seed)
-    report = test.run(names, lambda name: show(f"{names.index(name) + 1}/{len(names)} {name}"))
+    numbers = count(1)
+    report = test.run(names, lambda name: show(f"{next(numbers)}/{len(names)} {name}"))
     show(report)
     save_stress(output, report)
     return report

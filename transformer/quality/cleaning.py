@@ -133,10 +133,11 @@ class _Cleaner:
             # Reads them once, so that wrong links are an error.
             deque(self._split.word_links(), maxlen=0)
         whole_text_checks = [check for check in self._checks if check.needs_all_pairs]
-        for pair in self._pairs(name) if whole_text_checks else ():
-            checked, _ = self._repaired(pair)
-            for check in whole_text_checks:
-                check.see(checked)
+        if whole_text_checks:
+            for pair in self._pairs(name):
+                checked, _ = self._repaired(pair)
+                for check in whole_text_checks:
+                    check.see(checked)
 
     def passing(self) -> Iterator[Pair]:
         """Yield the pairs without faults, repaired."""
@@ -146,8 +147,9 @@ class _Cleaner:
     def _faults(self, pair: NumberedPair) -> list[str]:
         names = (name for check in self._checks for name in check.faults(pair))
         faults = [name for name in names if name in self._enabled]
-        for check in self._checks if not faults else ():
-            check.keep(pair)
+        if not faults:
+            for check in self._checks:
+                check.keep(pair)
         return faults
 
     def clean(self, folder: Path, reasons: Iterator[Mapping[str, float] | None]) -> CleanedSplit:

@@ -137,7 +137,7 @@ class Distill(Recipe):
         keys |= {"decoding.nbest": self.interpolation, "format": "json"}
         settings = ["decoding=beam", override("decoding.beam_size", self.interpolation)]
         if "decoding" in map(override_key, plan.extras.get("translate", ())):
-            settings = []  # another search that the user chooses has its keys width
+            settings = []  # a search chosen by the user sets its own width
         [nbest] = add("translate", keys, [f"{name}.jsonl"], settings)
         keys = {"nbest": nbest, **criterion}
         if reference is None:

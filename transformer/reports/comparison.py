@@ -122,7 +122,10 @@ def _moved(comparison: Comparison) -> Iterator[tuple[str, list[list[str]]]]:
         yield f"{heading} ({_label(found.by)}, {signature})", []
         for way, sentences in (("better", found.most_better), ("worse", found.most_worse)):
             if sentences:
-                yield f"Most {way} by {name}:", [_lines(one, (base, name)) for one in sentences]
+                yield (
+                    f"Most {way} by {name}:",
+                    [_lines(sentence, (base, name)) for sentence in sentences],
+                )
 
 
 def _lines(sentence: MovedSentence, names: tuple[str, str]) -> list[str]:

@@ -59,7 +59,7 @@ def build_table(
 
 def scores_table(title: str, scores: Sequence[Score]) -> Text:
     """Scores and signatures."""
-    rows = [(one.name, f"{one.value:.{one.decimals}f}", one.signature) for one in scores]
+    rows = [(score.name, f"{score.value:.{score.decimals}f}", score.signature) for score in scores]
     return build_table(title, ("metric", "score", "signature"), rows, right=(1,))
 
 
@@ -112,7 +112,7 @@ def read_scores(folder: Path) -> dict[str, list[dict[str, Any]]]:
     files = folder.glob("*.json")
     for file in sorted(files, key=lambda f: (f.stem != "test", "test" not in f.stem, f.stem)):
         scores = read_json(file)
-        plain = isinstance(scores, list) and all(isinstance(one, dict) for one in scores)
-        if plain and scores and all(keys <= one.keys() for one in scores):
+        plain = isinstance(scores, list) and all(isinstance(score, dict) for score in scores)
+        if plain and scores and all(keys <= score.keys() for score in scores):
             by_text[file.stem] = scores
     return by_text

@@ -190,11 +190,11 @@ def tested_text(
         notes.append(f"{name}: neither intervals nor sentences: {error}")
         return values
     for metric in comparison.metrics:
-        for of_run, system in zip(scores, metric.systems, strict=True):
-            for former in of_run:
-                if former["name"] == metric.name and abs(former["score"] - system.score) > 0.01:
-                    change = f"was {former['score']}, and is now {system.score:.2f}"
-                    notes.append(f"{name}: {metric.name} {change}")
+        for run_scores, system in zip(scores, metric.systems, strict=True):
+            former = next((row for row in run_scores if row["name"] == metric.name), None)
+            if former is not None and abs(former["score"] - system.score) > 0.01:
+                change = f"was {former['score']}, and is now {system.score:.2f}"
+                notes.append(f"{name}: {metric.name} {change}")
     if len(folders) > 1:
         rows = moved_rows(comparison)
     else:

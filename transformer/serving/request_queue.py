@@ -147,13 +147,13 @@ class RequestQueue:
         }
         longest = max((job.length for job in jobs.values()), default=0)
         # Their memory grows with the square of the length.
-        squared = options.links or options.confidence or options.attention
-        limit = direction.translator.max_subwords
-        if squared and longest > limit:
-            raise InputError(
-                f"alignment, confidence and attention take sentences of up to {limit} tokens, not "
-                f"{longest}"
-            )
+        if options.links or options.confidence or options.attention:
+            limit = direction.translator.max_subwords
+            if longest > limit:
+                raise InputError(
+                    f"alignment, confidence and attention take sentences of up to {limit} tokens, "
+                    f"not {longest}"
+                )
         return split, jobs
 
     def detect_source(self, texts: Sequence[str], target: str) -> Detected:

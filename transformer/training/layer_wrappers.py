@@ -84,12 +84,12 @@ def compile_layers(model: nn.Module, guided: nn.Module | None = None, **options:
 
 
 def _with_new_cache(forward: Forward) -> Forward:
-    """A decoder layer that fills a copy of its cache: in training, no later position reads it."""
+    """Give the layer a copy of its cache, because training never reads what it writes there."""
 
-    def teach(hidden: Tensor, cache: LayerCache, *contexts: AttentionContext) -> Tensor:
+    def compute(hidden: Tensor, cache: LayerCache, *contexts: AttentionContext) -> Tensor:
         return forward(hidden, replace(cache), *contexts)
 
-    return teach
+    return compute
 
 
 def _compiled(forward: Forward, compiled: Forward) -> Forward:

@@ -76,7 +76,7 @@ def build_trainer(
         arguments["max_steps"] = max_steps
     callbacks = build_callbacks(config, validation, selection, folder / "checkpoints")
     loggers = build_loggers(config.logger, folder, plain_values(config))
-    if config.logger.wandb:
+    if config.logger.wandb is not None:
         callbacks.append(ContinuedRecords())
     try:
         trainer = Trainer(

@@ -172,7 +172,8 @@ class BufferReader:
         """Close the open shard; the next buffer opens it again."""
         if self._epoch is not None:
             self._epoch.close()
-        self._position = self._epoch = None
+        self._position = None
+        self._epoch = None
 
     def _epoch_at(self, position: Position) -> EpochReader:
         if self._epoch is None or position != self._position:

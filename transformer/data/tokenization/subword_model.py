@@ -168,7 +168,8 @@ class SubwordSampler:
     def draw(self, text: str, seed: int) -> list[int]:
         random = Random(seed)
         ids: list[int] = []
-        for word in text.split(" ") if text else ():
+        words = text.split(" ") if text else []
+        for word in words:
             # No subword spans a space: words are independent of each other.
             parts = self._whole.split(WORD_START + word) if self._whole else [WORD_START + word]
             for index, part in enumerate(parts):

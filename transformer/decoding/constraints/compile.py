@@ -154,24 +154,26 @@ class ConstraintCompiler:
         The forced subwords of a sentence are its ``target_tags``, then its prefix, cut at
         ``max_length``.
         """
-        compiled = [of_sentence or Constraints() for of_sentence in constraints]
-        for of_sentence in compiled:
-            for text in (of_sentence.prefix, *of_sentence.must):
+        requested = [constraint or Constraints() for constraint in constraints]
+        for constraint in requested:
+            for text in (constraint.prefix, *constraint.must):
                 if UNK in self.tokenizer.encode_target([one_line(text)])[0]:
                     raise InputError(
                         f"{text!r} has tokens not in the target vocabulary; leave it out"
                     )
-        prefixes = self.tokenizer.encode_target([one_line(c.prefix) for c in compiled])
+        prefixes = self.tokenizer.encode_target(
+            [one_line(constraint.prefix) for constraint in requested]
+        )
         forced = [
             torch.tensor([*tags, *prefix][:max_length], dtype=torch.long)
-            for tags, prefix in zip(target_tags or [()] * len(compiled), prefixes, strict=True)
+            for tags, prefix in zip(target_tags or [()] * len(requested), prefixes, strict=True)
         ]
-        closed = torch.tensor([of_sentence.closes_word for of_sentence in compiled])
-        must = [[self._cut(phrase) for phrase in of_sentence.must] for of_sentence in compiled]
+        closed = torch.tensor([constraint.closes_word for constraint in requested])
+        must = [[self._cut(phrase) for phrase in constraint.must] for constraint in requested]
         return CompiledConstraints(
             prefixes=pad_sequence(forced, batch_first=True, padding_value=-1).to(device),
             after_prefix=(closed[:, None] & self._unspaced).to(device) if closed.any() else None,
-            never=self._never(compiled, device),
+            never=self._never(requested, device),
             must=MustPhrases.compile(must, self.vocabulary, device) if any(must) else None,
         )
 

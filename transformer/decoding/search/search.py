@@ -55,9 +55,13 @@ class LookingAhead(Protocol):
 
 
 class BanningStep:
-    """Wraps a ``StepFunction``: some tokens get ``-inf``."""
+    """Wraps a ``StepFunction``: some tokens get ``-inf``.
+
+    A step that looks ahead, such as one with constraints, wraps this one.
+    """
 
     def __init__(self, step: StepFunction, banned: Int[Tensor, " banned"]) -> None:
+        assert not isinstance(step, LookingAhead)
         self.step = step
         self.banned = banned
         self.reorder = step.reorder

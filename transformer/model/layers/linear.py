@@ -32,17 +32,16 @@ class Linear(nn.Linear):
         return onednn_linear(x, self.weight, self.bias, "none", [], "")
 
     def _onednn_computes(self, x: Tensor) -> bool:
-        if torch.compiler.is_compiling():
-            return False  # torch.compile cannot trace processor()
+        if (
+            torch.compiler.is_compiling()  # it cannot trace processor()
+            or x.device.type != "cpu"
+            or x.dtype != torch.float32
+            or torch.is_grad_enabled()
+            or torch.is_autocast_enabled("cpu")
+        ):
+            return False
         smallest = processor().onednn_from
-        return (
-            smallest is not None
-            and x.device.type == "cpu"
-            and x.dtype == torch.float32
-            and not torch.is_grad_enabled()
-            and not torch.is_autocast_enabled("cpu")
-            and x.numel() * self.out_features >= smallest
-        )
+        return smallest is not None and x.numel() * self.out_features >= smallest
 
 
 def lay_out(model: Model, *, untie: bool = False) -> Model:

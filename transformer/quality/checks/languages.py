@@ -162,8 +162,10 @@ class Language:
         code = base_code(name)
         if code not in _identifier().labels and detected:
             code = str(Counter(detected).most_common(1)[0][0])
-        own = (text for text, language in zip(texts, detected, strict=True) if language == code)
-        return cls(code, common_words(own))
+        own_texts = (
+            text for text, language in zip(texts, detected, strict=True) if language == code
+        )
+        return cls(code, common_words(own_texts))
 
     def detect_foreign(self, text: str) -> str | None:
         """Return the language of a text that is certainly not in this one, or None."""

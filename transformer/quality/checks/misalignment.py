@@ -101,7 +101,8 @@ class Misalignment(Check):
         aligned = f"{stretch.aligned:.2f}"
         if stretch.shift is None:
             return f"{to_line}the lengths correlate under no shift (correlation {aligned})"
-        lines = f"{abs(stretch.shift)} line" + "s" * (abs(stretch.shift) > 1)
+        count = abs(stretch.shift)
+        lines = f"{count} line" if count == 1 else f"{count} lines"
         direction = "below" if stretch.shift > 0 else "above"
         return (
             f"{to_line}the source fits the target {lines} {direction} "

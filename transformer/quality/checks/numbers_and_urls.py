@@ -81,7 +81,9 @@ def find_lost_number(pair: NumberedPair) -> Fault | None:
     if not source:
         return None
     hours = any(map(_HOURS.search, (source, target)))
-    sources, targets = ([_numbers(one, text) for one in _READINGS] for text in (source, target))
+    sources, targets = (
+        [_numbers(reading, text) for reading in _READINGS] for text in (source, target)
+    )
     lost = min((_missing(*pair, hours) for pair in product(sources, targets)), key=len)
     # Numbers have no leading zeros; Python converts none of thousands of digits.
     written = (number for number in lost if len(number) > 2 or int(number) > _MAX_SPELLED_OUT)

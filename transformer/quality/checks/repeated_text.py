@@ -105,11 +105,11 @@ class Leaks(Check):
     def findings(self) -> Iterable[Finding]:
         for split, pairs in self._pairs.items():
             for index, name in enumerate(self.names):
-                found = self._locations[name]
+                locations = self._locations[name]
                 leaked = [
-                    Example(line, (None, *SIDES)[index], f"is in {found[hashes[index]]}")
+                    Example(line, (None, *SIDES)[index], f"is in {locations[hashes[index]]}")
                     for line, hashes in pairs
-                    if hashes is not None and hashes[index] in found
+                    if hashes is not None and hashes[index] in locations
                 ]
                 examples = _distinct(leaked, self.max_examples)
                 yield Finding(name, split, len(leaked), len(pairs), examples)

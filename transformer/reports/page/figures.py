@@ -121,7 +121,9 @@ def distribution(counts: Sequence[int], bins: int = 40) -> list[Point]:
 def _thinned(points: Sequence[Point]) -> list[Point]:
     size = math.ceil(len(points) / _MOST_POINTS)
     groups = (points[at : at + size] for at in range(0, len(points), size))
-    return [(one[-1][0], float(f"{sum(y for _, y in one) / len(one):.5g}")) for one in groups]
+    return [
+        (group[-1][0], float(f"{sum(y for _, y in group) / len(group):.5g}")) for group in groups
+    ]
 
 
 def _ticks(low: Number, high: Number, most: int, least: float = 0.0) -> list[float]:

@@ -223,7 +223,9 @@ class ContinuedLogs(Callback):
     steps: int | None = None
 
     def on_save_checkpoint(self, trainer: Trainer, _: object, checkpoint: dict[str, Any]) -> None:
-        for logger in trainer.loggers if trainer.is_global_zero else ():
+        if not trainer.is_global_zero:
+            return
+        for logger in trainer.loggers:
             logger.save()
             if isinstance(logger, ContinuedCSVLogger):
                 checkpoint["metrics_rows"] = logger.rows
