@@ -64,22 +64,6 @@ def test_a_process_resumes_without_the_line_that_was_cut(tmp_path: Path) -> None
     assert parts.path(1).read_text().splitlines() == expected
 
 
-@pytest.mark.parametrize(
-    ("assignment", "job"), [(LineAssignment(0, 1), "other"), (LineAssignment(1, 2), "job")]
-)
-def test_a_part_of_another_job_is_neither_used_nor_lost(
-    assignment: LineAssignment, job: str, tmp_path: Path
-) -> None:
-    other = PartFiles(tmp_path / "out", assignment, job)
-    translate(other, ["old"] * 4 * BLOCK, stop=3)
-    parts = PartFiles(tmp_path / "out", LineAssignment(0, 1), "job")
-    assert translate(parts, ["new"]) == 0
-    parts.finish()
-    parts.join()
-    assert (tmp_path / "out").read_bytes() == b"NEW\n"
-    assert other.path(assignment.rank).read_bytes() == b"OLD\n" * 3
-
-
 def test_two_processes_cannot_write_one_part(tmp_path: Path) -> None:
     parts = PartFiles(tmp_path / "out", LineAssignment(), "job")
     with ExitStack() as stack:
