@@ -44,7 +44,7 @@ CALLS: dict[str, list[tuple[tuple[str, ...], str]]] = {
         (("text", "blank", "source=text"), "source=FILE and reference=FILE go together"),
     ],
     "stress": [
-        (("disturbances=[uper]",), "has 'uper', which is none (did you mean upper?)"),
+        (("disturbances=[uper]",), "disturbances has 'uper', which is no"),
         (("output=text",), "text: File exists"),
     ],
     "heads": [

@@ -33,7 +33,9 @@ def test_codes(capsys: pytest.CaptureFixture[str]) -> None:
     ):
         assert run_to_exit_code(raising(error)) == code
         assert capsys.readouterr() == ("", message)
-    # A bug keeps its traceback.
+
+
+def test_a_bug_keeps_its_traceback() -> None:
     for bug in (ValueError("bug"), OSError(errno.ENOENT, "")):
         with pytest.raises(type(bug)):
             run_to_exit_code(raising(bug))

@@ -54,6 +54,8 @@ def test_text_that_is_read_or_there_is_not_written_over(
     before = {path.name: path.read_bytes() for path in tmp_path.glob("train.*")}
     call = [
         "data=files",
+        "data.source=en",
+        "data.target=de",
         f"data.train=[{tmp_path}/train.en,{tmp_path}/train.de]",
         f"data.cache={tmp_path}/cache",
         "data.validation_size=2",

@@ -55,15 +55,15 @@ def test_what_is_wrong_is_refused_before_anything_is_written(
     trained: list[Any], tmp_path: Path
 ) -> None:
     # Rank 0 alone has the objective.
-    objective = settings("objective=val/loss")
-    train.train_as_rank(1, RankCall(objective, tmp_path / "run"))
+    objective = "objective=val/loss"
+    train.train_as_rank(1, RankCall(settings(objective), tmp_path / "run"))
     assert len(trained) == 1
-    for config, message in (
+    for override, message in (
         (objective, "objective=val/loss is for a sweep; add --multirun"),
-        (settings("optimizer.lr=nan"), r"optimizer\.lr=nan must be above 0"),
+        ("optimizer.lr=nan", r"optimizer\.lr=nan must be above 0"),
     ):
         with pytest.raises(InputError, match=message):
-            train.train_as_rank(0, RankCall(config, tmp_path / "run"))
+            train.train_as_rank(0, RankCall(settings(override), tmp_path / "run"))
     assert len(trained) == 1
     assert not (tmp_path / "run").exists()
 

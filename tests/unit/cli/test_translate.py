@@ -86,16 +86,9 @@ def test_half_a_line_is_not_ready() -> None:
     with pytest.raises(InputError, match=r"^stdin:4: byte 1 of the line is not UTF-8; convert"):
         next(lines)
     os.close(writing)
-    os.close(reading)
-
-
-def test_the_last_line_may_have_no_end() -> None:
-    reading, writing = os.pipe()
-    reader = LineReader(reading)
-    os.write(writing, b"one")
-    os.close(writing)
+    # The last line may have no end.
     assert reader.ready()
-    assert list(reader) == ["one"]
+    assert list(reader) == ["four"]
     assert reader.ready()
     os.close(reading)
 
