@@ -203,23 +203,18 @@ def test_refusals(checkpoint: Path, arguments: list[str], message: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_heads_that_the_user_names_are_off(checkpoint: Path) -> None:
-    translator, _ = load(checkpoint, "heads_off=[cross.1.2,encoder.0.3]")
-    assert list(map(str, heads_off(translator.model))) == ["encoder.0.3", "cross.1.2"]
-
-
 def test_a_list_of_checkpoints_is_an_ensemble(checkpoint: Path) -> None:
     assert isinstance(load(checkpoint, f"checkpoint=[{checkpoint}]")[0].ensemble, Transformer)
     pair = load(checkpoint, f"checkpoint=[{checkpoint},{checkpoint}]")[0].ensemble
     assert isinstance(pair, Ensemble)
     assert pair.averaging == "probability"
     assert len(set(pair.members)) == 2
-    keys = ["heads_off=[cross.1.2]", "averaging=log_probability"]
+    keys = ["heads_off=[cross.1.2,encoder.0.3]", "averaging=log_probability"]
     pair = load(checkpoint, f"checkpoint=[{checkpoint},{checkpoint}]", *keys)[0].ensemble
     assert isinstance(pair, Ensemble)
     assert pair.averaging == "log_probability"
     for member in pair.members:
-        assert list(map(str, heads_off(member))) == ["cross.1.2"]
+        assert list(map(str, heads_off(member))) == ["encoder.0.3", "cross.1.2"]
     with pytest.raises(InputError, match="average takes one checkpoint, and no list"):
         compose_config("average", ["checkpoint=[a,b]"])
 
