@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import partial
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -14,12 +13,9 @@ from tests.helpers.model.models import tiny_transformer
 from tests.helpers.model.tolerance import assert_close
 from tests.helpers.runs.processes import FORKS, exit_code
 from tests.helpers.training.updates import loss_config, translation_module
-from transformer.cli.config import compose_config, run_settings
 from transformer.data.batching.batch import Batch, collate
-from transformer.model.attention.kernels import sdpa
 from transformer.model.transformer import Transformer
 from transformer.settings.training import LossConfig, OptimizerConfig
-from transformer.tasks.registry import make_task
 from transformer.training.layer_wrappers import compile_layers, recompute_layers
 from transformer.training.losses.cross_entropy import loss_function
 from transformer.training.losses.r_drop import r_drop_loss
@@ -124,36 +120,6 @@ def graphs_are_few() -> None:
     assert (first, len(graphs)) == (3, 3)
 
 
-def an_epoch_recompiles_nothing() -> None:
-    """Of batches of pocket, after one batch; a causal mask of many positions has its own graph."""
-    compiled = translation_module(tiny_transformer(dropout=0.1), loss=loss_config(chunk=32))
-    compile_layers(compiled.model, fullgraph=True, backend="eager")
-    compile_losses("eager")
-    compiled.train().compiled = True
-    # On a GPU, where the kernel depends on the length.
-    sdpa.is_short_on_cuda = lambda query: query.size(2) <= 20
-    shapes = epoch_of_pocket()
-    assert len(set(shapes)) > 20
-    assert {target > 20 for _, _, target in shapes} == {False, True}
-    for long in (False, True):
-        compiled.micro_loss(pairs(3, 7, 30 if long else 9))[0].backward()
-        with torch.compiler.set_stance("fail_on_recompile"):
-            for shape in shapes:
-                if long or shape[2] <= 20:
-                    compiled.micro_loss(pairs(*shape))[0].backward()
-
-
-def epoch_of_pocket() -> list[tuple[int, int, int]]:
-    """Sentences and lengths of the batches of an epoch."""
-    data = make_task(run_settings(compose_config("train", ["experiment=pocket"]))).data
-    data.prepare_data()
-    data.setup("fit")
-    assert data.sequence.epoch_length is not None
-    updates = islice(data.train_dataloader(), data.sequence.epoch_length)
-    batches = [batch for update in updates for batch in update.batches]
-    return [(*batch.source.shape, batch.target_input.size(1)) for batch in batches]
-
-
 def losses_stay_equal() -> None:
     """Over 200 updates with all that torch.compile has for a CPU, without dropout."""
     modules = [translation_module(tiny_transformer(), loss=loss_config(chunk=32)) for _ in range(2)]
@@ -183,7 +149,6 @@ def losses_stay_equal() -> None:
         layers_equal_the_plain_ones,
         losses_equal_the_plain_ones,
         graphs_are_few,
-        an_epoch_recompiles_nothing,
         losses_stay_equal,
     ],
 )

@@ -88,8 +88,7 @@ def test_beam_of_one_is_greedy(alpha: float) -> None:
     beam = beam_search(RecurrentStep(seeds, 1), limits, config)
     greedy = greedy_search(RecurrentStep(seeds, 1), limits, config)
     assert [[h.tokens for h in row] for row in beam] == [[h.tokens for h in row] for row in greedy]
-    for [one], [other] in zip(beam, greedy, strict=True):
-        assert one.score == pytest.approx(other.score, abs=1e-5)
+    assert [h.score for [h] in beam] == pytest.approx([h.score for [h] in greedy], abs=1e-5)
     assert len({len(h.tokens) for [h] in greedy}) > 3
     model = sharp_transformer()
     limits = torch.tensor([9, 7, 5])
@@ -109,15 +108,3 @@ def test_a_hypothesis_scores_as_forced_decoding_says(attention: str) -> None:
         memory = model.encode(source.expand(len(hypotheses), -1))
         forced = score_targets(model, memory, *targets)
         assert_close(torch.tensor([h.log_probability for h in hypotheses]), forced.sum(1))
-
-
-@torch.inference_mode()
-def test_padding_and_neighbors_do_not_change_a_translation() -> None:
-    model = sharp_transformer()
-    config = search_config(beam_size=4, nbest=4, length_penalty=0.6)
-    limits = torch.tensor([9, 6, 4])
-    together = beam_search(ModelStep(model, SOURCES, 4), limits, config)
-    for row, length in enumerate((4, 3, 2)):
-        source = SOURCES[row : row + 1, :length]
-        [alone] = beam_search(ModelStep(model, source, 4), limits[row : row + 1], config)
-        assert [h.tokens for h in together[row]] == [h.tokens for h in alone]

@@ -3,20 +3,15 @@
 import io
 import json
 import re
-from dataclasses import replace
 from functools import cache
 from html.parser import HTMLParser
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from tests.helpers.decoding.metrics import RAW
 from tests.helpers.decoding.views import attention_view
-from tests.unit.evaluation.test_comparison import KEYS, SYSTEMS, TEXT
 from transformer.common.escaping import escaped, escaped_json
-from transformer.evaluation.comparison import Comparison, compare_systems
 from transformer.quality.check import quoted
 from transformer.reports.attention_page import attention_page
 from transformer.reports.scores import build_table
@@ -30,31 +25,10 @@ HOSTILE = (
     "\ud800",
 )
 TEXTS = st.lists(st.sampled_from(HOSTILE) | st.text(max_size=5), max_size=6).map("".join)
-COMPARISON = compare_systems(TEXT, SYSTEMS, KEYS, RAW, ["ein Hund"])
 
 
 def read_back(shown: str) -> str:
     return re.sub("⟨U\\+([0-9A-F]{4,6})⟩", lambda found: chr(int(found[1], 16)), shown)
-
-
-def holding(text: str) -> Comparison:
-    """The comparison with this text in place of every name and sentence."""
-    movements = [
-        replace(
-            movement,
-            most_better=[
-                replace(one, source=text, reference=text, hypotheses=(text, text))
-                for one in movement.most_better
-            ],
-        )
-        for movement in COMPARISON.movements
-    ]
-    return replace(
-        COMPARISON,
-        text=replace(COMPARISON.text, name=text),
-        systems=[replace(one, name=text) for one in COMPARISON.systems],
-        movements=movements,
-    )
 
 
 @given(TEXTS)
@@ -101,8 +75,3 @@ def test_no_text_is_markup_in_the_page_of_attention(text: str) -> None:
     [data] = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
     assert data.isprintable()
     assert read_back(json.loads(data)["source"]) == text
-
-
-@pytest.mark.parametrize("text", ["Straße, 100 % (a/b) – “ja”", "C:\\dir", "日本、語"])
-def test_ordinary_text_is_shown_as_it_is(text: str) -> None:
-    assert escaped(text) == text

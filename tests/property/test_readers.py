@@ -1,21 +1,17 @@
 """Whatever the bytes of a file: what it holds, line for line, or one InputError of one line."""
 
-import gzip
 import json
-import os
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.helpers.data.conllu import format_conllu
-from transformer.cli.translate import LineReader
 from transformer.common.errors import InputError
-from transformer.data.text.conllu import UPOS, read_conllu
+from transformer.data.text.conllu import read_conllu
 from transformer.data.text.parallel import Corpus, read_lines
 from transformer.data.text.phrases import read_phrases
 from transformer.data.text.word_alignment import read_links
@@ -81,31 +77,6 @@ def test_lines_in_are_lines_out(content: bytes, name: str) -> None:
 
 
 @fuzzed
-@given(CONTENT, CONTENT)
-def test_two_files_are_aligned_or_refused(source: bytes, target: bytes) -> None:
-    with files(("a", source), ("b", target)) as (first, second):
-        pairs = read(lambda: Corpus((first, second), "x", "y"))
-        if pairs is not None:
-            assert len(pairs) == line_count(source) == line_count(target)
-
-
-@fuzzed
-@given(CONTENT, st.integers(0, 200), st.integers(0, 255), st.booleans())
-def test_a_packed_file_is_read_or_refused(
-    content: bytes, index: int, byte: int, truncate: bool
-) -> None:
-    packed = bytearray(gzip.compress(content, mtime=0))
-    if truncate:
-        del packed[index % len(packed) :]
-    else:
-        packed[index % len(packed)] = byte
-    with files(("text.gz", bytes(packed)), ("raw.gz", content)) as (path, raw):
-        read(lambda: read_lines(path))
-        read(lambda: read_lines(raw))
-        read(lambda: Corpus((path, raw), "x", "y"))
-
-
-@fuzzed
 @given(CONTENT)
 def test_tagged_sentences_phrases_and_links_are_read_or_refused(content: bytes) -> None:
     with files(("text", content)) as (path,):
@@ -116,24 +87,6 @@ def test_tagged_sentences_phrases_and_links_are_read_or_refused(content: bytes) 
         pairs = [("a b c", "d e f")] * line_count(content)
         links = read(lambda: read_links(path, pairs))
         assert links is None or len(links) == line_count(content)
-
-
-WORD = st.text(st.characters(exclude_characters="\t\n\r", codec="utf-8"), min_size=1).filter(
-    lambda word: word.strip()
-)
-
-
-@fuzzed
-@given(st.lists(st.lists(st.tuples(WORD, st.sampled_from(UPOS)), min_size=1), max_size=4))
-def test_tagged_sentences_survive_writing_and_reading(
-    sentences: list[list[tuple[str, str]]],
-) -> None:
-    text = "".join(
-        format_conllu([w for w, _ in one], [tag for _, tag in one]) + "\n" for one in sentences
-    )
-    with files(("text.conllu", text.encode())) as (path,):
-        back = [list(zip(*one, strict=True)) for one in read_conllu(path)]
-    assert back == sentences
 
 
 JSON = st.recursive(
@@ -157,18 +110,3 @@ def test_a_request_is_understood_or_refused(line: str) -> None:
         request.text.encode()
         if request.constraints is not None:
             assert "" not in (*request.constraints.must, *request.constraints.never)
-
-
-@fuzzed
-@given(CONTENT)
-@example(b"\xef\xbb\xbfone\r\ntwo")
-def test_standard_input_is_read_as_a_file_is(content: bytes) -> None:
-    reading, writing = os.pipe()
-    with ExitStack() as stack:
-        stack.callback(os.close, reading)
-        with open(writing, "wb") as file:
-            file.write(content)
-        lines = read(lambda: LineReader(reading))
-    with files(("text", content)) as (path,):
-        from_file = read(lambda: read_lines(path))
-    assert lines == from_file

@@ -15,7 +15,6 @@ from transformer.data.batching.batch import PaddedBatch
 from transformer.data.batching.batch_sequence import (
     BatchKey,
     BatchPlan,
-    EpochBatches,
     MixedBatches,
     PlannedBatches,
     RankAssignment,
@@ -62,18 +61,6 @@ def test_any_number_of_ranks_trains_on_each_pair_once_an_epoch(
     assert sorted(chain(*of_the_epoch)) == list(range(plan.identity()["pairs"]))
     assert {row[number].epoch for number in (numbers[0], numbers[-1])} == {epoch}
     assert length == len(plan.epoch(epoch))
-
-
-@settings(deadline=None)
-@given(st.integers(0, 1000), st.integers(1, 300), st.integers(LONGEST, 500), st.integers(0, 3))
-def test_no_batch_exceeds_the_budget(seed: int, count: int, budget: int, epoch: int) -> None:
-    lengths = np.random.default_rng(seed).integers(1, LONGEST, (2, count))
-    plan = BatchPlan(*lengths, batch_tokens=budget, seed=seed)
-    batches = plan.epoch(epoch)
-    for index in range(len(batches)):
-        tokens = lengths[:, batches[index]] + 1
-        assert tokens.size
-        assert tokens.shape[1] * tokens.max() <= budget
 
 
 @settings(deadline=None)
@@ -136,46 +123,27 @@ def test_an_epoch_fills_budgets_and_mixes_pairs_and_lengths() -> None:
         assert 1 - real / int(plan.positions(plan.epoch(epoch)).sum()) < 0.05
     source, target = lengths_like_captions(29_000)
     assert len(plan) * 4096 < 1.05 * (np.maximum(source, target) + 1).sum()
-    plan = BatchPlan(*lengths_like_captions(5000), batch_tokens=1024, seed=1)
+    source, target = lengths_like_captions(5000)
+    plan = BatchPlan(source, target, batch_tokens=1024, seed=1)
     first, second = (
         {frozenset(batches[index].tolist()) for index in range(len(batches))}
         for batches in (plan.epoch(0), plan.epoch(1))
     )
     assert len(first & second) < len(first) / 20
-    source, target = lengths_like_captions(20_000)
-    batches = BatchPlan(source, target, batch_tokens=1024, seed=1).epoch(0)
+    batches = plan.epoch(0)
     longest = np.array([source[batches[index]].max() for index in range(len(batches))])
     position = np.arange(len(longest))
     assert abs(np.corrcoef(longest, position)[0, 1]) < 0.2
 
 
-def test_the_order_is_a_function_of_seed_and_epoch() -> None:
-    lengths = lengths_like_captions(2000)
-
-    def order(seed: int, epoch: int, shuffle: bool = True) -> list[int]:
-        plan = BatchPlan(*lengths, batch_tokens=512, seed=seed, shuffle=shuffle)
-        return plan.epoch(epoch).pairs.tolist()
-
-    assert order(1, 3) == order(1, 3)
-    assert order(1, 3) != order(1, 4)
-    assert order(1, 3) != order(2, 3)
-    assert order(1, 0, shuffle=False) == order(1, 7, shuffle=False)
-
-
-@pytest.mark.parametrize(
-    ("lengths", "multiple_of", "message"),
-    [
+def test_pairs_that_cannot_be_batched_are_refused() -> None:
+    for lengths, ranks, message in (
         ([3, 30], 1, r"31 tokens, eos included, and data\.batch_tokens is 30"),
         ([3, 3, 3], 4, "3 pairs are too few for 4 ranks"),
-        ([], 1, "0 pairs are too few for 1 ranks"),
-    ],
-)
-def test_pairs_that_cannot_be_batched_are_refused(
-    lengths: list[int], multiple_of: int, message: str
-) -> None:
-    pairs = np.array(lengths, dtype=int)
-    with pytest.raises(InputError, match=message):
-        BatchPlan(pairs, pairs, batch_tokens=30, shuffle=False, multiple_of=multiple_of)
+    ):
+        pairs = np.array(lengths)
+        with pytest.raises(InputError, match=message):
+            BatchPlan(pairs, pairs, batch_tokens=30, shuffle=False, multiple_of=ranks)
 
 
 def test_the_largest_batch_is_named() -> None:
@@ -191,16 +159,3 @@ def test_the_largest_batch_is_named() -> None:
     )
     assert MixedBatches([small, row], [1.0, 1.0], seed=1).largest()[0] == most
     assert positions.max() > positions.mean()
-
-
-def test_a_jump_plans_one_epoch() -> None:
-    planned = []
-
-    class RecordedPlan(BatchPlan):
-        def epoch(self, epoch: int) -> EpochBatches:
-            planned.append(epoch)
-            return super().epoch(epoch)
-
-    plan = RecordedPlan(*lengths_like_captions(2000), batch_tokens=512, seed=1)
-    key = PlannedBatches(plan)[1_000_000]
-    assert planned == [key.epoch] == [1_000_000 // len(plan)]

@@ -1,19 +1,16 @@
 """No text is lost or changed by cutting it into pieces, and none becomes a control symbol."""
 
-import subprocess
-import sys
 from collections import Counter
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.data.corpora import tokenizer_config
 from transformer.data.tokenization.tags import SourceTags, TaggedText, Tags
 from transformer.data.tokenization.tokenizer import Tokenizer, normalize
-from transformer.settings.tokenizer import BOS, EOS, PAD, UNK, TokenizerConfig
+from transformer.settings.tokenizer import BOS, EOS, PAD, UNK
 
 ALGORITHMS = ("unigram", "bpe")
 SENTENCES = [
@@ -28,15 +25,8 @@ TEXT = st.text(st.characters(codec=None), max_size=60) | st.text(
 )
 
 
-def build(algorithm: str, sampling: float = 0.2) -> Tokenizer:
-    config = TokenizerConfig(
-        algorithm=algorithm,
-        vocab_size=300,
-        joint=True,
-        sampling=sampling,
-        character_coverage=1.0,
-        max_sentences=1000,
-    )
+def build(algorithm: str) -> Tokenizer:
+    config = tokenizer_config(algorithm=algorithm, vocab_size=300, sampling=0.2)
     return Tokenizer.train(config, lambda: zip(SENTENCES[:2], SENTENCES[2:], strict=True))
 
 
@@ -77,10 +67,7 @@ def test_no_text_has_a_tag_but_its_own(text: str, seed: int, algorithm: str) -> 
 def test_characters_and_words_are_decoded_to_the_text(text: str, features: list[str]) -> None:
     source = "\t".join([text, ";".join(features)]) if features else text
     for algorithm in ("char", "words"):
-        config = TokenizerConfig(
-            *(algorithm, None, False, 0.0, 1.0, 9),  # type: ignore[arg-type]
-            features=";",
-        )
+        config = tokenizer_config(algorithm=algorithm, vocab_size=None, joint=False, features=";")
         exact = text if text.strip(" ") else ""
         kept = exact if algorithm == "char" else " ".join(filter(None, text.split(" ")))
         tokenizer = Tokenizer.train(config, lambda: [("a", "a"), (source, text)])
@@ -88,39 +75,6 @@ def test_characters_and_words_are_decoded_to_the_text(text: str, features: list[
         if source.count("\t") == 1 and features:  # a source has one tab, before its features
             decoded = tokenizer.decode_source(tokenizer.encode_source([source]))
             assert decoded == [kept + source[len(text) :]]
-
-
-@settings(deadline=None)
-@given(TEXT)
-def test_normalizing_twice_changes_nothing_more(text: str) -> None:
-    assert normalize(normalize(text)) == normalize(text)
-
-
-@settings(deadline=None)
-@given(st.lists(st.integers(0, 299), max_size=40), st.sampled_from(ALGORITHMS))
-def test_any_pieces_decode_to_valid_text(ids: list[int], algorithm: str) -> None:
-    (text,) = TOKENIZERS[algorithm].decode_target([ids])
-    assert text.encode("utf-8").decode("utf-8") == text
-
-
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_a_draw_depends_on_the_seed_alone(algorithm: str, tmp_path: Path) -> None:
-    tokenizer, again = TOKENIZERS[algorithm], build(algorithm)
-    seeds = range(40)
-    drawn = [tokenizer.sample_target(SENTENCES[2:3], [seed])[0] for seed in seeds]
-    assert drawn == again.sample_target(SENTENCES[2:3] * len(seeds), list(seeds))
-    assert len(set(map(tuple, drawn))) > 5
-    # The same in another process.
-    (tmp_path / "model").write_bytes(bytes(tokenizer.to_state()["source"].numpy()))
-    code = (
-        "import sentencepiece\n"
-        "from transformer.data.tokenization import subword_model\n"
-        f"model = sentencepiece.SentencePieceProcessor(model_file={str(tmp_path / 'model')!r})\n"
-        f"sampler = subword_model.SubwordSampler(model, {algorithm!r}, 0.2)\n"
-        f"print(sampler.draw({SENTENCES[0]!r}, 7))"
-    )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout.strip() == str(tokenizer.sample_target(SENTENCES[:1], [7])[0])
 
 
 def test_unigram_draws_follow_the_smoothed_probabilities() -> None:
@@ -170,11 +124,3 @@ def test_bpe_draws_follow_the_algorithm_of_the_paper() -> None:
     # Five standard errors of a frequency, at the most.
     most = max(abs(drawn[one] / draws - chance) for one, chance in chances.items())
     assert most < 5 * np.sqrt(0.25 / draws)
-
-
-def test_bpe_with_no_and_with_full_dropout() -> None:
-    plain = TOKENIZERS["bpe"].with_sampling(0.0)
-    assert plain.sample_source(SENTENCES, [1] * 4) == plain.encode_source(SENTENCES)
-    characters = TOKENIZERS["bpe"].with_sampling(1.0)
-    (ids,) = characters.sample_source(["der Hund"], [1])
-    assert characters.source_subwords(ids) == list("▁der▁Hund")

@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from scripts.conf import COMMANDS, defaults, flat
+from scripts.conf import COMMANDS, defaults, flat, rewritten, shown_defaults
 from transformer.cli.arguments import config_folder
 from transformer.cli.config import command_settings, compose_config, run_settings
 from transformer.cli.recipe import RECIPES
-from transformer.settings.corpora import CHECKS, Filters
 
 ROOT = config_folder()
 CHOICES = sorted(
@@ -78,6 +77,12 @@ def test_the_yaml_of_a_command_shows_the_defaults_of_its_dataclass(command: str)
     assert unshown == UNSHOWN.get(command, set())
 
 
+def test_conf_shows_what_would_be_written() -> None:
+    for file, values in shown_defaults():
+        text = file.read_text(encoding="utf-8")
+        assert rewritten(text, values) == text, f"{file}: run python -m scripts.conf"
+
+
 def test_every_recipe_has_a_config() -> None:
     for name, recipe in RECIPES.items():
         given = ["output=x", "monolingual=x"] if name == "backtranslate" else ["output=x"]
@@ -86,16 +91,6 @@ def test_every_recipe_has_a_config() -> None:
             field.name for field in fields(recipe)
         }
     assert {file.stem for file in ROOT.glob("recipe/*.yaml")} == set(RECIPES)
-
-
-def test_doctor_and_clean_know_all_checks() -> None:
-    # A text may well have several translations.
-    filters = {field.name for field in fields(Filters)}
-    assert filters == {*CHECKS} - {"several_targets", "several_sources"}
-    for group in ("data", "tokenizer"):
-        for file in Path(ROOT, group).glob("*.yaml"):
-            if file.stem != "base":
-                assert group in compose_config("doctor", [f"{group}={file.stem}"])
 
 
 def test_an_experiment_introduces_no_key() -> None:

@@ -108,11 +108,11 @@ def save_report(
 def read_scores(folder: Path) -> dict[str, list[dict[str, Any]]]:
     """The scores of each text that ``save_report`` has written to a folder, the test first."""
     keys = {"name", "score", "signature"}
-    scores = {}
+    by_text = {}
     files = folder.glob("*.json")
     for file in sorted(files, key=lambda f: (f.stem != "test", "test" not in f.stem, f.stem)):
         scores = read_json(file)
         plain = isinstance(scores, list) and all(isinstance(one, dict) for one in scores)
         if plain and scores and all(keys <= one.keys() for one in scores):
-            scores[file.stem] = scores
-    return scores
+            by_text[file.stem] = scores
+    return by_text

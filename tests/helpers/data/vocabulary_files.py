@@ -42,18 +42,3 @@ def byte_level_file(path: Path, texts: Iterable[str], size: int = 400) -> str:
     tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
     tokenizer.save(str(path))
     return str(path)
-
-
-def word_piece_file(path: Path, texts: Iterable[str]) -> str:
-    """Train WordPiece with the symbols and normalization of a cased BERT."""
-    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
-
-    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))  # type: ignore[call-arg]
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=False)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.decoder = decoders.WordPiece()
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    trainer = trainers.WordPieceTrainer(vocab_size=300, special_tokens=special, show_progress=False)
-    tokenizer.train_from_iterator(texts, trainer)
-    tokenizer.save(str(path))
-    return str(path)

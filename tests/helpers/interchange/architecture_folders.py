@@ -1,4 +1,4 @@
-"""Folders of T5, mBART-50 and BART of Hugging Face, with random weights."""
+"""Folders of models of Hugging Face with random weights, and vocabularies of the pocket text."""
 
 import json
 from collections.abc import Mapping
@@ -26,6 +26,12 @@ T5_SIZES: dict[str, Any] = {
     "decoder_start_token_id": 0,
 }
 
+
+LANGUAGES = {
+    "m2m": ("en", "ha", "is", "ja", "cs", "ru", "zh", "de"),
+    "nllb": ("deu_Latn", "eng_Latn", "fra_Latn"),
+}
+"""Codes by kind; those of M2M-100 are its set ``wmt21``."""
 
 T5_FACTORS = {"relative_attention_bias": 8.0}
 PRE_NORM = {"embed_positions": 4.0, "encoder_attn.out_proj": 0.5}
@@ -73,8 +79,6 @@ def t5_folder(
     kind: str = "t5",
     layout: str = "t5",
     vocab_size: int = 640,
-    ends: float = 5.0,
-    seed: int = 1,
     **changes: Any,
 ) -> Path:
     """Write a folder of T5 or mT5, with 100 sentinels; MADLAD-400's layout has none."""
@@ -93,27 +97,20 @@ def t5_folder(
         tokenizer.save_pretrained(folder)
     symbols = {"pad_token_id": 1, "eos_token_id": 2} if madlad else {}
     values = {**T5_SIZES, "vocab_size": vocab_size, **symbols, **changes}
-    torch.manual_seed(seed)
-    classes = {"t5": (hf.T5Config, hf.T5ForConditionalGeneration)}
-    classes["mt5"] = (hf.MT5Config, hf.MT5ForConditionalGeneration)
-    config, model = classes[kind]
+    torch.manual_seed(1)
+    config, model = hf.T5Config, hf.T5ForConditionalGeneration
+    if kind == "mt5":
+        config, model = hf.MT5Config, hf.MT5ForConditionalGeneration
     built = model(config(**values, tie_word_embeddings=not untied)).eval()
     if untied:
         built.lm_head.weight = nn.Parameter(torch.empty_like(built.lm_head.weight))
         built.config.tie_word_embeddings = False
-    randomize(built, ends, 2 if madlad else 1, T5_FACTORS)
+    randomize(built, 5.0, 2 if madlad else 1, T5_FACTORS)
     built.save_pretrained(folder)
     return folder
 
 
-def mbart_folder(
-    folder: Path,
-    *,
-    sentencepiece_file: bool = False,
-    seed: int = 1,
-    ends: float = 3.0,
-    **changes: Any,
-) -> Path:
+def mbart_folder(folder: Path, *, sentencepiece_file: bool = False, **changes: Any) -> Path:
     """Write a folder of mBART-50."""
     folder.mkdir(parents=True)
     subwords = pieces("en de")
@@ -125,9 +122,9 @@ def mbart_folder(
         (folder / "sentencepiece.bpe.model").unlink()
         tokenizer.save_pretrained(folder)
     values = {**SIZES, "vocab_size": len(tokenizer), "decoder_start_token_id": 2, **changes}
-    torch.manual_seed(seed)
+    torch.manual_seed(1)
     model = hf.MBartForConditionalGeneration(hf.MBartConfig(**values)).eval()
-    randomize(model, ends, 2, PRE_NORM)
+    randomize(model, 3.0, 2, PRE_NORM)
     model.save_pretrained(folder)
     return folder
 
@@ -138,8 +135,6 @@ def bart_folder(
     kind: str = "bart",
     old_files: bool = False,
     fewer: int = 0,
-    seed: int = 1,
-    ends: float = 3.0,
     **changes: Any,
 ) -> Path:
     """Write a folder of BART or Blenderbot; ``fewer`` tokens have no vector."""
@@ -151,36 +146,85 @@ def bart_folder(
     text = chain(sentences("en"), sentences("de"))
     trained.train_from_iterator(text, 500, special_tokens=symbols, show_progress=False)
     trained.save_model(str(folder))
-    tokenizer = (hf.BartTokenizer if kind == "bart" else hf.BlenderbotTokenizer).from_pretrained(
-        folder
-    )
+    tokenizer_class = hf.BartTokenizer if kind == "bart" else hf.BlenderbotTokenizer
+    tokenizer = tokenizer_class.from_pretrained(folder)
     if not old_files:
         for name in ("vocab.json", "merges.txt"):
             (folder / name).unlink()
         tokenizer.save_pretrained(folder)
     values: dict[str, Any] = {**SIZES, "vocab_size": len(tokenizer) - fewer, **changes}
-    torch.manual_seed(seed)
+    torch.manual_seed(1)
     if kind == "bart":
         model: Any = hf.BartForConditionalGeneration(hf.BartConfig(**values)).eval()
-    else:
-        model = hf.BlenderbotForConditionalGeneration(hf.BlenderbotConfig(**values)).eval()
-    if kind == "bart":
         randomize(model, 1.0, 2, POST_NORM)
         model.final_logits_bias[0, 2] = 1.6
     else:
-        randomize(model, ends, 2, PRE_NORM)
+        model = hf.BlenderbotForConditionalGeneration(hf.BlenderbotConfig(**values)).eval()
+        randomize(model, 3.0, 2, PRE_NORM)
     model.save_pretrained(folder)
     return folder
 
 
-def byt5_folder(folder: Path, *, seed: int = 2, ends: float = 5.0, **changes: Any) -> Path:
+def byt5_folder(folder: Path, **changes: Any) -> Path:
     """Write a folder of ByT5."""
     folder.mkdir(parents=True)
     hf.ByT5Tokenizer().save_pretrained(folder)
-    torch.manual_seed(seed)
+    torch.manual_seed(2)
     config = hf.T5Config(**{**T5_SIZES, "vocab_size": 384, **changes}, tie_word_embeddings=True)
     model = hf.T5ForConditionalGeneration(config).eval()
-    # Otherwise its scaled logits are so small that frozen embeddings can learn nothing.
-    randomize(model, ends, 1, {**T5_FACTORS, "decoder.final_layer_norm": 2.0})
+    randomize(model, 5.0, 1, T5_FACTORS)
     model.save_pretrained(folder)
     return folder
+
+
+def m2m_folder(
+    folder: Path,
+    *,
+    kind: str = "m2m",
+    algorithm: str = "bpe",
+    missing: int = 0,
+    **changes: Any,
+) -> Path:
+    """Write a folder; ``missing`` pieces are not in the vocabulary, and 8 ids have no name."""
+    folder.mkdir(parents=True)
+    subwords = pieces("en de", algorithm)
+    processor = sentencepiece.SentencePieceProcessor(model_proto=subwords)
+    names = [processor.id_to_piece(i) for i in range(3, processor.get_piece_size() - missing)]
+    (folder / "sentencepiece.bpe.model").write_bytes(subwords)
+    count = len(names) + 4
+    if kind == "m2m":
+        ids = {name: i for i, name in enumerate(["<s>", "<pad>", "</s>", "<unk>", *names])}
+        (folder / "vocab.json").write_text(json.dumps(ids))
+        hf.M2M100Tokenizer(
+            *(str(folder / name) for name in ("vocab.json", "sentencepiece.bpe.model")),
+            language_codes="wmt21",
+            additional_special_tokens=[f"__{code}__" for code in LANGUAGES["m2m"]],
+            src_lang="en",
+            tgt_lang="de",
+        ).save_pretrained(folder)
+    else:
+        published(folder, LANGUAGES["nllb"])
+    values: dict[str, Any] = {**SIZES, "vocab_size": count + len(LANGUAGES[kind]) + 8, **changes}
+    torch.manual_seed(1)
+    model = hf.M2M100ForConditionalGeneration(hf.M2M100Config(**values)).eval()
+    randomize(model, 3.0, 2, PRE_NORM)
+    model.save_pretrained(folder)
+    return folder
+
+
+def published(folder: Path, codes: tuple[str, ...]) -> None:
+    """A ``tokenizer.json`` like the published ones: the vocabulary has codes and the mask, too."""
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "NllbTokenizer"}')
+    hf.NllbTokenizer.from_pretrained(folder).save_pretrained(folder)
+    (folder / "sentencepiece.bpe.model").unlink()
+    file = folder / "tokenizer.json"
+    values = json.loads(file.read_text())
+    vocabulary, first = values["model"]["vocab"], len(values["model"]["vocab"])
+    mask = values["added_tokens"].pop()
+    for index, code in enumerate((*codes, "<mask>")):
+        vocabulary[code] = first + index
+        values["added_tokens"].append({**mask, "content": code, "id": first + index})
+    file.write_text(json.dumps(values))
+    own = {"tokenizer_class": "NllbTokenizer", "extra_special_tokens": list(codes)}
+    own |= {"src_lang": "eng_Latn", "tgt_lang": "deu_Latn"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(own))

@@ -1,6 +1,5 @@
 """An imported model beside its original in transformers."""
 
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -37,15 +36,3 @@ def assert_same_logits(
     kept = [i for i in range(len(ids.rows)) if i not in ids.never]
     right = right[..., torch.tensor(ids.rows)[kept]]
     torch.testing.assert_close(ours[..., kept], right, rtol=1e-5, atol=1e-4)
-
-
-def limited_search(translator: Translator, beam: int, limit: int) -> Translator:
-    """The translator with a beam, or greedy with one of 1, and a constant limit of the length."""
-    search = replace(
-        translator.search,
-        algorithm="beam" if beam > 1 else "greedy",
-        beam_size=beam,
-        max_length_ratio=0.0,
-        max_length_offset=limit,
-    )
-    return replace(translator, search=search)

@@ -71,10 +71,9 @@ def _write_vocabularies(
     separate: bool,
     codes: tuple[str, ...],
     missing: int,
-    seed: int,
 ) -> list[int]:
     """The sizes; with ``missing`` pieces, the ids are in a random order."""
-    drawn = random.Random(seed)
+    drawn = random.Random(1)
     kept: dict[str, list[str]] = {}
     for side, model in sides.items():
         (folder / f"{side}.spm").write_bytes(model)
@@ -105,23 +104,20 @@ def marian_folder(
     *,
     separate: bool = False,
     codes: tuple[str, ...] = (),
-    missing: int = 7,
     half: bool = False,
-    seed: int = 1,
-    ends: float = 7.0,
     kind: str = "unigram",
     byte_fallback: bool = False,
     spm: bool = False,
     **changes: Any,
 ) -> Path:
-    """Write a folder: ``missing`` pieces of each side are not in the vocabulary.
+    """Write a folder: seven pieces of each side are not in the vocabulary.
 
     With ``spm``, the ids are those of one SentencePiece model, as Marian itself trains it.
     """
     folder.mkdir(parents=True)
     languages = {"source": "en", "target": "en" if spm else "de"}
     sides = {side: pieces(one, kind, byte_fallback, spm) for side, one in languages.items()}
-    sizes = _write_vocabularies(folder, sides, separate, codes, 0 if spm else missing, seed)
+    sizes = _write_vocabularies(folder, sides, separate, codes, 0 if spm else 7)
     values: dict[str, Any] = {
         **SIZES,
         "vocab_size": sizes[0],
@@ -136,7 +132,7 @@ def marian_folder(
         "share_encoder_decoder_embeddings": not separate,
         "num_beams": 4,
     }
-    torch.manual_seed(seed)
+    torch.manual_seed(1)
     model = hf.MarianMTModel(hf.MarianConfig(**values | changes)).eval()
     with torch.no_grad():
         randomize(model)
@@ -144,7 +140,7 @@ def marian_folder(
             stack.embed_tokens.weight[-1] = 0
         model.final_logits_bias[0, :-1] = torch.randn(sizes[-1] - 1) * 0.5
         # A random model would hardly ever end.
-        model.final_logits_bias[0, 0] = ends
+        model.final_logits_bias[0, 0] = 3.0
     if half:
         state = {n: w for n, w in model.half().state_dict().items() if "embed_positions" not in n}
         # The form of torch before 1.6.
@@ -244,9 +240,3 @@ def npz_folder(folder: Path, source: Path, spm: bool = False, **settings: Any) -
 def change_json(file: Path, **values: Any) -> None:
     """Change values of the object in a JSON file."""
     file.write_text(json.dumps(json.loads(file.read_text()) | values))
-
-
-def theirs(folder: Path) -> tuple[Any, Any]:
-    """The model and the tokenizer of transformers, in float32."""
-    model = hf.MarianMTModel.from_pretrained(folder, dtype=torch.float32).eval()
-    return model, hf.MarianTokenizer.from_pretrained(folder)

@@ -37,7 +37,7 @@ class HostReads(TorchDispatchMode):
         """Look, and run."""
         kwargs = kwargs or {}
         on_device = [x for x in _tensors(args) if x.device.type == "meta"]
-        if on_device and (reason := _reads(function, args)):
+        if on_device and (reason := reason_to_wait(function, args)):
             raise AssertionError(f"the host waits for {reason}")
         if function is torch.ops.aten._to_copy.default and kwargs.get("device") is not None:
             to = torch.device(kwargs["device"]).type
@@ -49,7 +49,8 @@ class HostReads(TorchDispatchMode):
         return function(*args, **kwargs)
 
 
-def _reads(function: Any, args: tuple[Any, ...]) -> str | None:
+def reason_to_wait(function: Any, args: tuple[Any, ...]) -> str | None:
+    """The name of an operation that makes the host wait for the device; None for others."""
     name = str(function).removeprefix("aten.")
     if name in READS or str(function.overloadpacket).removeprefix("aten.") in READS:
         return name

@@ -10,12 +10,9 @@ import torch
 
 
 class KilledAt:
-    """Kills its own process in the n-th call of one of the functions that writing a file takes.
+    """Kills its own process in the n-th call of ``uuid4``, ``save``, ``fsync`` or ``replace``.
 
-    Args:
-        name: ``uuid4``, ``save``, ``fsync`` or ``replace``.
-        call: Which call, from 1.
-        part: Of the bytes that ``save`` has written then.
+    Writing a file takes these; ``save`` has written a ``part`` of its bytes then.
     """
 
     def __init__(self, name: str, call: int, part: float = 0.5) -> None:
@@ -52,12 +49,7 @@ def random_fault(dice: random.Random) -> KilledAt:
 
 
 class DiskFull:
-    """Lets some of the calls that write a checkpoint find no space.
-
-    Args:
-        first: Of those calls, from 1.
-        last: Of those calls.
-    """
+    """Lets the calls from ``first`` to ``last`` that write a checkpoint find no space."""
 
     def __init__(self, first: int, last: int) -> None:
         self.first, self.last, self.calls = first, last, 0

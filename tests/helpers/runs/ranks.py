@@ -63,15 +63,6 @@ def planted(fault: Callable[[], None], folder: Path) -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join([str(folder), str(PROJECT)])}
 
 
-def torchrun(node: int, nodes: int, processes: int, port: int, *more: str) -> list[str]:
-    """One machine's call of torchrun, to be followed by ``-m transformer train …``."""
-    return [
-        *("-m", "torch.distributed.run", f"--nnodes={nodes}", f"--node-rank={node}"),
-        *(f"--nproc-per-node={processes}", "--master-addr=127.0.0.1", f"--master-port={port}"),
-        *more,
-    ]
-
-
 def forked_ranks(
     arguments: Sequence[str], home: Path, machines: int = 1
 ) -> list[tuple[int, str, str]]:

@@ -106,11 +106,11 @@ class Page:
         """Put a text where the focus is, as if it were pasted."""
         self.call("Input.insertText", text=text)
 
-    def resize(self, width: int, height: int, *, dark: bool = False, scale: float = 1) -> None:
+    def resize(self, width: int, height: int, *, dark: bool = False) -> None:
         """Set the window, in CSS pixels, and the colors that the user prefers; nothing moves."""
         self.call(
             "Emulation.setDeviceMetricsOverride",
-            **{"width": width, "height": height, "deviceScaleFactor": scale, "mobile": False},
+            **{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False},
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         still = {"name": "prefers-reduced-motion", "value": "reduce"}

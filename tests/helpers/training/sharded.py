@@ -75,10 +75,7 @@ def distributed(payload: Any) -> Any:
 
 
 def payload(seed: int = 0) -> dict[str, Any]:
-    """A whole checkpoint; ``short`` has fewer rows than there are ranks, ``a`` and ``b`` are tied.
-
-    Its values are those of a seed.
-    """
+    """A whole checkpoint: ``short`` has fewer rows than there are ranks; ``a`` is tied to ``b``."""
     generator = torch.Generator().manual_seed(seed)
     tied, moment = (torch.randn(5, 2, generator=generator) for _ in range(2))
     moments = {"step": torch.tensor(3.0), "exp_avg": moment, "exp_avg_sq": torch.ones(1)}
@@ -89,7 +86,7 @@ def payload(seed: int = 0) -> dict[str, Any]:
 
 def write(folder: Path, seed: int = 0) -> Path:
     """``last.ckpt`` with ``payload(seed)``, written by three ranks."""
-    [source] = _written(seed).glob(f"*{SUFFIX}")
+    [source] = Path(_written(seed).name).glob(f"*{SUFFIX}")
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copytree(source, folder / source.name, dirs_exist_ok=True)
     index = torch.load(source.with_name("last.ckpt"), weights_only=True)
@@ -98,15 +95,10 @@ def write(folder: Path, seed: int = 0) -> Path:
 
 
 @cache
-def _written(seed: int) -> Path:
+def _written(seed: int) -> TemporaryDirectory[str]:
     folder = TemporaryDirectory()
-    _KEPT.append(folder)
     assert in_ranks(RANKS, _save, seed, Path(folder.name)) == [0] * RANKS
-    return Path(folder.name)
-
-
-_KEPT: list[TemporaryDirectory[str]] = []
-"""Folders that last as long as the tests."""
+    return folder
 
 
 def _save(rank: int, seed: int, folder: Path) -> None:

@@ -1,17 +1,12 @@
 """The benchmark of decoding measures equal work, and says so in its last line."""
 
-import json
-from pathlib import Path
-
 import pytest
 import torch
 
 from benchmarks.decoding.speed import ENGINES, measure, summary
-from benchmarks.support.records import write_between
-from benchmarks.support.translation_models import Subject, random_base
+from benchmarks.support.translation_models import Subject
 from tests.helpers.decoding.metrics import RAW
 from tests.helpers.decoding.translators import PAIRS, tiny_translator
-from tests.helpers.runs.runs import PROJECT, SMALL, corpus_overrides, run
 from transformer.settings.tokenizer import EOS
 
 pytestmark = pytest.mark.thorough
@@ -68,35 +63,3 @@ def test_all_engines_say_the_same() -> None:
     values = summary(results, results, beam=5)
     assert list(values)[: len(PROMISED)] == PROMISED
     assert all(value > 0 for value in values.values())
-
-
-def test_the_random_model_has_the_size_of_the_paper() -> None:
-    base = random_base(subject())
-    layers = [*base.model.encoder.layers, *base.model.decoder.layers]
-    # Vaswani et al. 2017, table 3: 65 million, 37,000 of 512 of which are the embeddings.
-    assert sum(p.numel() for layer in layers for p in layer.parameters()) / 1e6 == pytest.approx(
-        65 - 37 * 0.512, rel=0.06
-    )
-
-
-def test_a_table_takes_its_place_on_a_page(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("a\n<!-- x: begin -->\nold\n<!-- x: end -->\nb\n")
-    write_between(page, "x", ["| new |"])
-    assert page.read_text() == "a\n<!-- x: begin -->\n| new |\n<!-- x: end -->\nb\n"
-    with pytest.raises(SystemExit, match="must hold <!-- y: begin -->"):
-        write_between(page, "y", [])
-
-
-@pytest.mark.slow
-def test_the_command(tmp_path: Path) -> None:
-    bounds = ["trainer.max_steps=10", "trainer.val_check_interval=10", "decoding=greedy"]
-    overrides = [*corpus_overrides(tmp_path), *SMALL, "model.norm_order=post", *bounds]
-    done = run(str(PROJECT / "train.py"), *overrides, "hydra.run.dir=run", folder=tmp_path)
-    assert done.returncode == 0, done.stderr.decode()
-    counts = ["--quick", "--sentences", "6", "--base-sentences", "2", "--repeats", "1"]
-    command = [str(PROJECT / "benchmarks" / "decoding" / "speed.py"), "--run", "run", *counts]
-    done = run(*command, folder=tmp_path)
-    assert done.returncode == 0, done.stderr.decode()
-    assert list(json.loads(done.stdout.splitlines()[-1]))[: len(PROMISED)] == PROMISED
-    assert b"100.0%" in done.stderr

@@ -29,12 +29,5 @@ def test_every_stage_is_measured(
     for figures in stages.values():
         assert figures["seconds"] > 0
         assert figures["rss"] >= figures["pss"] >= figures["private"] > 10
-    assert sum(figures["cpu_seconds"] for figures in stages.values()) > 0
-    assert [mark["what"] for mark in stages["train"]["marks"]] == ["first update"]
-    assert [mark["what"].partition(":")[0] for mark in stages["batches"]["marks"]] == [
-        "planned",
-        *(f"quarter {number}" for number in (1, 2, 3, 4)),
-        "next epoch laid out",
-    ]
     pairs = (tmp_path / "train.tsv").read_text().splitlines()
     assert len(pairs) == 4000 and all(line.count("\t") == 1 for line in pairs)

@@ -4,35 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.gpu.cost import Assumptions
 from benchmarks.training import scaling
 from tests.helpers.runs.runs import SMALL, corpus_overrides
 
 PAGE = Path(__file__).parents[3] / "benchmarks" / "training" / "README.md"
-RATES = Assumptions(nvlink=100.0, adapter=10.0, adapters=2)
-
-
-def test_an_all_reduce_takes_bytes_and_steps() -> None:
-    assert scaling.send_seconds(0, 1, RATES) == 0
-    # Seven steps to sum and seven to hand out; none over the network.
-    assert scaling.send_seconds(0, 8, RATES) == pytest.approx(14 * 3.4e-6)
-    assert scaling.send_seconds(1e9, 8, RATES) == pytest.approx(14 * 3.4e-6 + 2 * 7 / 8 / 100)
-    steps = 14 * 3.4e-6 + 6 * 14e-6
-    number = 2 * 7 / 8 / 100 + 2 * 3 / 4 / 20
-    assert scaling.send_seconds(1e9, 32, RATES) == pytest.approx(steps + number)
-
-
-def test_what_the_backward_pass_hides() -> None:
-    buckets = [500_000_000, 500_000_000]
-    each = scaling.send_seconds(5e8, 32, RATES)
-    totals = scaling.send_seconds(0, 32, RATES)
-    # All but the last bucket, in a long backward pass.
-    hidden, bare = scaling.update_seconds(10.0, buckets, 32, RATES)
-    assert hidden == pytest.approx(10 + each + totals)
-    assert bare == pytest.approx(10 + 2 * each + totals)
-    # Two thirds of the update, where that is less.
-    hidden, _ = scaling.update_seconds(0.015, buckets, 32, RATES)
-    assert hidden == pytest.approx(0.015 + 2 * each - 0.01 + totals)
 
 
 @pytest.mark.thorough

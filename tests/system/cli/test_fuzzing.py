@@ -1,6 +1,6 @@
 """Any checkpoint is read, or refused in one line, and nothing else happens.
 
-`tests/property/` has the bytes of a checkpoint, and the readers of text.
+`tests/property/` has the readers of text.
 """
 
 import os

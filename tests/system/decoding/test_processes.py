@@ -1,38 +1,23 @@
 """Files that several processes translate, calls that go on, and ensembles, as a user has them."""
 
-import json
 import os
 import random
 import signal
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from tests.helpers.data.text import WORDS
-from tests.helpers.runs.processes import FORKS, start_verb
+from tests.helpers.runs.processes import start_verb
 from tests.helpers.runs.ranks import forked_ranks
 from tests.helpers.runs.runs import verb
-from transformer.commands.line_files import BLOCK
 
 pytestmark = pytest.mark.thorough
 
 # Samples of a text depend on the text alone, and tell it from others. A draw from few tokens lies
 # near the border of two much more seldom than one from all: rounding does not turn it.
 FILES = ("translate", "checkpoint=run", "decoding=sampling", "decoding.top_k=5")
-
-
-def exit_if_cold() -> None:
-    sys.exit("transformer.runs.train" not in sys.modules)
-
-
-def test_processes_of_tests_are_forked_warm() -> None:
-    # A forkserver whose imports fail says nothing: its children would import everything anew.
-    process = FORKS.Process(target=exit_if_cold)
-    process.start()
-    process.join()
-    assert process.exitcode == 0
 
 
 def phrases(count: int, seed: int = 5) -> str:
@@ -48,15 +33,6 @@ def work(home: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def names(folder: Path) -> set[str]:
-    return {path.name for path in folder.iterdir()} - {"run"}
-
-
-def batch_text(path: Path) -> str:
-    """As it is: a sample may have a carriage return, which is no end of a line."""
-    return path.read_bytes().decode()
-
-
 def test_two_processes_say_what_one_says(work: Path) -> None:
     (work / "text").write_text(phrases(150))
     code, stdout, stderr = verb(*FILES, "input=text", "output=one", home=work)
@@ -65,9 +41,7 @@ def test_two_processes_say_what_one_says(work: Path) -> None:
         assert code == 0, stderr
     one = (work / "one").read_bytes()
     assert (work / "two").read_bytes() == one
-    assert one.count(b"\n") == 150
     assert len(set(one.split(b"\n"))) > 100
-    assert names(work) == {"text", "one", "two"}
 
 
 def lines_of_part(folder: Path) -> int:
@@ -94,12 +68,12 @@ def test_a_killed_call_goes_on_where_it_was(work: Path) -> None:
     assert f"resuming after {left} lines in " in stderr
     code, whole, stderr = verb(*FILES, "input=text", home=work)
     assert code == 0, stderr
-    assert batch_text(work / "killed") == whole
-    assert whole.count("\n") == 250
-    assert names(work) == {"text", "killed"}
+    # A sample may have a carriage return, which is no end of a line.
+    assert (work / "killed").read_bytes().decode() == whole
+    assert not list(work.glob("*.part"))
 
 
-@pytest.mark.parametrize("arguments", [[], ["input=text"], ["output=out"], ["input=-", "output=a"]])
+@pytest.mark.parametrize("arguments", [["input=text"], ["output=out"], ["input=-", "output=a"]])
 def test_standard_streams_cannot_be_shared_out(work: Path, arguments: list[str]) -> None:
     (work / "text").write_text("alpha\n")
     os.mkfifo(work / "-")
@@ -107,82 +81,3 @@ def test_standard_streams_cannot_be_shared_out(work: Path, arguments: list[str])
     assert (code, stdout) == (2, "")
     expected = "error: several processes need a file to divide: set input= and output= too\n"
     assert stderr == expected
-    assert names(work) == {"text", "-"}
-
-
-def test_a_part_of_another_text_is_not_gone_on_with(work: Path) -> None:
-    free = '{"text": "alpha"}\n' * 8
-    (work / "requests").write_text(free + '{"text": "alpha", "must": ["beta"]}\n')
-    call = (*FILES, "input=requests", "input_format=json", "output=out")
-    code, _, stderr = verb(*call, home=work)
-    assert code == 2
-    assert stderr.count("\n") == 1
-    (part,) = names(work) - {"requests"}
-    assert f"; the output of the lines before is in {work.resolve()}/{part}\n" in stderr
-    assert batch_text(work / part).count("\n") == 8
-    (work / "requests").write_text(free + '{"text": "alpha", "never": ["beta"]}\n')
-    code, _, stderr = verb(*call, home=work)
-    assert code == 0, stderr
-    assert "going on" not in stderr
-    assert batch_text(work / "out").count("\n") == 9
-    assert names(work) == {"requests", "out", part}
-    (work / "text").write_text(phrases(BLOCK))
-    (work / "other.0123456789ab.1of1.part").write_text("of another text\n" * 3)
-    code, _, stderr = verb(*FILES, "input=text", "output=other", home=work)
-    assert code == 0, stderr
-    assert "going on" not in stderr
-    assert "of another text" not in batch_text(work / "other")
-    assert batch_text(work / "other").count("\n") == BLOCK
-
-
-def test_links_and_names_and_pipes(work: Path) -> None:
-    text = phrases(3)
-    (work / "2014").write_text(text)
-    (work / "real").write_text("old\n")
-    (work / "link").symlink_to("real")
-    code, _, stderr = verb(*FILES, "input=2014", "output=link", home=work)
-    assert code == 0, stderr
-    assert (work / "link").is_symlink()
-    expected = batch_text(work / "real")
-    assert expected.count("\n") == 3
-    # Neither can be gone on with, and the device must stay one.
-    through = ("input=/dev/stdin", "output=/dev/stdout")
-    code, stdout, stderr = verb(*FILES, *through, home=work, stdin=text.encode())
-    assert (code, stdout) == (0, expected), stderr
-    assert names(work) == {"2014", "real", "link"}
-
-
-def test_an_ensemble_of_a_run_with_itself_is_the_run(work: Path) -> None:
-    (work / "text").write_text(phrases(20))
-    (work / "target").write_text(phrases(20, seed=6))
-    scored = ("source=text", "target=target")
-    alone = verb("score", "checkpoint=run", *scored, home=work)
-    said = verb("translate", "checkpoint=run", "input=text", home=work)
-    assert alone[0] == said[0] == 0
-    for averaging in ("probability", "log_probability"):
-        pair = ("checkpoint=[run,run]", f"averaging={averaging}")
-        assert verb("translate", *pair, "input=text", home=work)[:2] == said[:2]
-        code, scores, stderr = verb("score", *pair, *scored, home=work)
-        assert code == 0, stderr
-        found, expected = (list(map(float, each.split())) for each in (scores, alone[1]))
-        assert found == pytest.approx(expected, abs=1e-4)
-    assert len(expected) == 20
-    # Paths of the run's corpus are absolute.
-    code, alone, stderr = verb("evaluate", "checkpoint=run", home=work)
-    assert code == 0, stderr
-    code, pair, stderr = verb("evaluate", "checkpoint=[run,run]", home=work)
-    assert code == 0, stderr
-    assert json.loads(pair) == json.loads(alone)
-
-
-@pytest.mark.parametrize("precision", ["int8", "bfloat16"])
-def test_low_precision_gives_a_line_for_a_line(work: Path, precision: str) -> None:
-    (work / "text").write_text(phrases(20) + "\nalpha\n")
-    given = ("checkpoint=run", f"precision={precision}")
-    code, _, stderr = verb("translate", *given, "input=text", "output=out", home=work)
-    assert code == 0, stderr
-    lines = batch_text(work / "out").split("\n")
-    assert [bool(line) for line in lines] == [True] * 20 + [False, True, False]
-    code, scores, stderr = verb("score", *given, "source=text", "target=text", home=work)
-    assert code == 0, stderr
-    assert len(scores.split()) == 22

@@ -20,7 +20,6 @@ def test_heads_ranks_every_head_and_evaluate_agrees(home: Path) -> None:
     assert costs[0] > 1e-4
     cheapest = [head["head"] for head in told["heads"][:-13:-1]]
     assert told["pruned"][0]["heads_off"] == cheapest
-    assert f"with 24 heads: {told['score']:.4f}" in stderr
     assert "note:" not in stderr
     code, stdout, stderr = verb(
         *("heads", "checkpoint=run", "metric=bleu", "split=test", "prune=[0.75]"), home=home
@@ -34,11 +33,3 @@ def test_heads_ranks_every_head_and_evaluate_agrees(home: Path) -> None:
     assert code == 0, stderr
     assert json.loads(stdout)[0]["signature"] == told["signature"]
     assert json.loads(stdout)[0]["score"] == round(pruned["score"], 2)
-    text = (home / "test.src").read_bytes()
-    hypotheses = (home / "run" / "test.hyp").read_text()
-    for arguments, same in (([], True), ([off], False)):
-        code, stdout, stderr = verb(
-            "translate", "checkpoint=run", *arguments, home=home, stdin=text
-        )
-        assert code == 0, stderr
-        assert (stdout == hypotheses) is same

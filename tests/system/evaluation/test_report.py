@@ -1,21 +1,18 @@
 """Reports as a user makes them, and their pages in a real browser."""
 
 import json
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.helpers.runs.processes import call
 from tests.helpers.runs.reports import HOSTILE, report_values
 from tests.helpers.runs.runs import verb
 from tests.helpers.serving.browser import BINARY, Page, browser
 from transformer.reports.page.page import report_page
 
 needs_browser = pytest.mark.skipif(BINARY is None, reason="needs chromium, headless")
-
 ERROR = "document.documentElement.dataset.error"
 
 
@@ -25,21 +22,6 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
         for domain in ("Log", "Runtime", "Network"):
             page.call(f"{domain}.enable")
         yield page
-
-
-@pytest.fixture(scope="module")
-def runs(home: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Two finished runs on one text: the hypotheses of the second are cut, and three flagged."""
-    first, second = (tmp_path_factory.mktemp("runs") / name for name in ("first", "second"))
-    for run in (first, second):
-        shutil.copytree(home / "run", run, ignore=shutil.ignore_patterns("*.ckpt"))
-    lines = (home / "test.tgt").read_text().splitlines()
-    for run, size in ((first, 40), (second, 9)):
-        texts = (f"{line[:size]}{' x' * (n % 3)}\n" for n, line in enumerate(lines))
-        (run / "test.hyp").write_text("".join(texts))
-    flag = {"hypothesis": 3, "reference": 1, "lines": [4, 7, 9]}
-    (second / "failures.json").write_text(json.dumps({"sentences": 40, "flags": {"numbers": flag}}))
-    return first, second
 
 
 def texts(page: Page, selector: str) -> list[str]:
@@ -54,33 +36,6 @@ def column(page: Page, number: int) -> list[float]:
     return [float(cell.replace("−", "-")) for cell in cells]
 
 
-def check_looks(page: Page, file: Path) -> None:
-    """Without an error or a request, in light, dark, narrow and print."""
-    for width, dark in ((1200, False), (1200, True), (390, False)):
-        page.events.clear()
-        page.resize(width, 900, dark=dark)
-        page.open(file.as_uri())
-        assert page.evaluate(ERROR) is None
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        background = page.evaluate("getComputedStyle(document.body).backgroundColor")
-        [red, *_] = map(int, background.removeprefix("rgb(").rstrip(")").split(","))
-        assert (red < 64) is dark
-        requests = [
-            event["params"]["request"]["url"]
-            for event in page.events
-            if event["method"] == "Network.requestWillBeSent"
-        ]
-        assert [one for one in requests if one != "about:blank"] == [file.as_uri()]
-        assert [e for e in page.events if e["method"] in ("Log.entryAdded", THROWN)] == []
-    page.call("Emulation.setEmulatedMedia", media="print")
-    assert texts(page, ".controls") == []
-    assert len(texts(page, "#sentences tbody tr")) <= 25
-    page.call("Emulation.setEmulatedMedia", media="")
-
-
-THROWN = "Runtime.exceptionThrown"
-
-
 def test_a_run_leaves_its_report(home: Path) -> None:
     html = (home / "run" / "report.html").read_text()
     values = json.loads((home / "run" / "report.json").read_text())
@@ -90,34 +45,40 @@ def test_a_run_leaves_its_report(home: Path) -> None:
     # The answer is that of the test, and lies in its interval.
     scores = json.loads((home / "run" / "test.json").read_text())
     found = {m["name"]: m["systems"][0] for m in test["comparison"]["metrics"]}
-    assert {m["name"]: round(found[m["name"]]["score"], 2) for m in scores} == {
-        m["name"]: m["score"] for m in scores
-    }
+    for score in scores:
+        assert round(found[score["name"]]["score"], 2) == score["score"]
     assert found["chrF2"]["interval"] > 0
-    assert sum(run["lengths"]["train"][0]) == sum(run["lengths"]["train"][1]) > 1_000
-    assert sum(run["lengths"]["validation"][0]) == 40
     assert run["curves"].keys() >= {"train/loss", "lr", "train/grad_norm", "val/loss", "val/chrf"}
     points = run["curves"]["val/chrf"]
     assert run["validation"]["best"] == max(value for _, value in points)
     assert [run["validation"]["best_update"], run["validation"]["best"]] in points
     # The command of the user trains it again.
-    [start] = run["starts"]
-    assert "hydra.run.dir=run" in start["command"]
-    assert "trainer.max_steps=30" in start["reason"]
-    settings = {one["key"]: one["values"] for one in values["settings"]}
-    assert settings["trainer.max_steps"] == [30, 10_000]
-    assert "seed" not in settings
+    assert "hydra.run.dir=run" in run["starts"][0]["command"]
     assert len(test["sentences"]) == 40
 
 
 @needs_browser
-def test_sentences_are_sorted_searched_and_filtered(page: Page, runs: tuple[Path, Path]) -> None:
-    code, _, stderr = verb("report", str(runs[1]), home=runs[1].parent)
+def test_sentences_are_sorted_searched_and_filtered(page: Page, home: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(home / "run", run, ignore=shutil.ignore_patterns("*.ckpt"))
+    lines = (home / "test.tgt").read_text().splitlines()
+    hypotheses = (f"{line[:9]}{' x' * (n % 3)}\n" for n, line in enumerate(lines))
+    (run / "test.hyp").write_text("".join(hypotheses))
+    flag = {"hypothesis": 3, "reference": 1, "lines": [4, 7, 9]}
+    (run / "failures.json").write_text(json.dumps({"sentences": 40, "flags": {"numbers": flag}}))
+    code, _, stderr = verb("report", str(run), home=tmp_path)
     assert code == 0, stderr
-    file = runs[1] / "report.html"
-    check_looks(page, file)
-    page.resize(1200, 900)
-    page.open(file.as_uri())
+    file = run / "report.html"
+    for width, dark in ((390, False), (1200, True)):
+        page.events.clear()
+        page.resize(width, 900, dark=dark)
+        page.open(file.as_uri())
+        assert page.evaluate(ERROR) is None
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        methods = [event["method"] for event in page.events]
+        assert not {"Log.entryAdded", "Runtime.exceptionThrown"} & set(methods)
+        requests = [event["params"].get("request", {}).get("url") for event in page.events]
+        assert set(requests) <= {None, "about:blank", file.as_uri()}
     scores = column(page, 2)
     assert len(scores) == 25
     assert scores == sorted(scores)
@@ -125,7 +86,6 @@ def test_sentences_are_sorted_searched_and_filtered(page: Page, runs: tuple[Path
     assert column(page, 2)[0] >= scores[-1]
     assert column(page, 2) == sorted(column(page, 2), reverse=True)
     page.evaluate("document.querySelectorAll('#sentences th button')[0].click()")
-    assert column(page, 1) == [*range(1, 26)]
     page.evaluate("document.getElementById('more').click()")
     assert column(page, 1) == [*range(1, 41)]
     choose = "window.flag.value = VALUE; window.flag.dispatchEvent(new Event('change'));"
@@ -141,24 +101,6 @@ def test_sentences_are_sorted_searched_and_filtered(page: Page, runs: tuple[Path
 
 
 @needs_browser
-def test_runs_stand_side_by_side(page: Page, runs: tuple[Path, Path]) -> None:
-    code, stdout, stderr = verb("report", *map(str, runs), home=runs[0].parent)
-    assert code == 0, stderr
-    file = runs[1] / "comparison.html"
-    assert stdout.strip() == str(file)
-    check_looks(page, file)
-    page.resize(1200, 900)
-    page.open(file.as_uri())
-    values = json.loads(file.with_suffix(".json").read_text())
-    assert "worse than A, by more than chance" in " ".join(values["summary"])
-    assert values["settings"] == []  # of equal runs
-    changes = column(page, 2)
-    assert max(changes) < 0
-    page.evaluate("document.querySelectorAll('#sentences th button')[1].click()")
-    assert column(page, 2) == sorted(column(page, 2))
-
-
-@needs_browser
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_script_in_data_path_or_config_stays_text(page: Page, count: int, tmp_path: Path) -> None:
     file = tmp_path / "report.html"
@@ -167,24 +109,3 @@ def test_a_script_in_data_path_or_config_stays_text(page: Page, count: int, tmp_
     assert page.evaluate(ERROR) is None
     assert HOSTILE in texts(page, "h1")[0]
     assert page.evaluate("document.querySelectorAll('img, body script').length") == 1
-    # A pointer on a chart reads its values off.
-    page.point("svg.chart", 0.6, 0.5)
-    assert ("train/loss" if count == 1 else "A ") in texts(page, "#tip")[0]
-
-
-@needs_browser
-@pytest.mark.slow
-@pytest.mark.parametrize("experiment", ["pocket", "multi30k_tiny"])
-def test_the_report_of_an_experiment(page: Page, experiment: str, tmp_path: Path) -> None:
-    """Multi30k is downloaded, unless MULTI30K names its folder."""
-    root = os.environ.get("MULTI30K")
-    call_of_run = [
-        *(f"experiment={experiment}", "debug=quick", "report=live", f"hydra.run.dir={tmp_path}"),
-        *([f"data.root={root}"] if root and experiment.startswith("multi30k") else []),
-    ]
-    assert call(call_of_run, tmp_path) == 0
-    check_looks(page, tmp_path / "report.html")
-    values = json.loads((tmp_path / "report.json").read_text())
-    assert len(values["tests"][0]["sentences"]) == 1_000
-    assert values["tests"][0]["comparison"]["by_frequency"]
-    assert (tmp_path / "report.html").stat().st_size < 1_000_000

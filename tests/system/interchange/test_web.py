@@ -32,11 +32,6 @@ HOSTILE = "<script>ran = 1</script> <img src=x onerror='ran = 1'> a dog"
 OUTPUT = "[...document.querySelectorAll('#output .target')].map(line => line.textContent)"
 
 
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *arguments: object) -> None:
-        """Write nothing."""
-
-
 @pytest.fixture(scope="module")
 def translator() -> Translator:
     return wordy_translator(encoder_layers=1, decoder_layers=1)
@@ -53,12 +48,10 @@ def folder(translator: Translator, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture(scope="module")
 def page(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    handler = functools.partial(Quiet, directory=str(folder))
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     with browser(tmp_path_factory.mktemp("profile")) as page:
-        for domain in ("Network", "Log", "Runtime", "Page"):
-            page.call(f"{domain}.enable")
         page.open(f"http://127.0.0.1:{server.server_port}/index.html")
         page.wait("document.getElementById('status').textContent !== ''", 60)
         page.wait("!document.getElementById('translate').disabled", 120)
@@ -73,8 +66,7 @@ def translate(page: Page, text: str) -> list[str]:
         "document.getElementById('translate').click()"
     )
     page.wait("document.getElementById('status').textContent.includes('seconds')", 120)
-    found: list[str] = page.evaluate(OUTPUT)
-    return found
+    return list(page.evaluate(OUTPUT))
 
 
 def test_twenty_sentences_are_translated_as_by_the_model(
@@ -82,10 +74,8 @@ def test_twenty_sentences_are_translated_as_by_the_model(
 ) -> None:
     found = translate(page, "\n".join(TEXTS))
     ours = [translation.text for translation in translator.translate(TEXTS)]
-    assert len(ours) == 20
     assert [text.split() for text in found] == [text.split() for text in ours]
     assert len(set(ours)) > 1
-    assert page.evaluate("document.getElementById('size').textContent").endswith("MB.")
 
 
 def test_words_are_linked_and_markup_stays_text(page: Page) -> None:
@@ -95,15 +85,3 @@ def test_words_are_linked_and_markup_stays_text(page: Page) -> None:
     assert page.evaluate("document.querySelector('.source').textContent") == HOSTILE
     page.evaluate("document.querySelector('.target span').focus()")
     assert page.evaluate("document.querySelectorAll('.source .linked').length") > 0
-    for width, dark in ((1200, False), (360, True)):
-        page.resize(width, 800, dark=dark)
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-
-
-def test_only_its_own_server_is_asked(page: Page, folder: Path) -> None:
-    asked = [e["params"]["request"]["url"] for e in page.events if "request" in e.get("params", {})]
-    assert asked
-    assert {url.split("/")[2].split(":")[0] for url in asked if url != "data:,"} == {"127.0.0.1"}
-    broken = [e for e in page.events if e["method"] == "Log.entryAdded"]
-    assert [e["params"]["entry"]["text"] for e in broken] == []
-    assert "default-src 'none'" in (folder / "index.html").read_text("utf-8")

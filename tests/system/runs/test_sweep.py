@@ -42,20 +42,3 @@ def test_optuna_finds_the_best_validation(home: Path) -> None:
         assert not list((swept / trial).glob("test.*"))
     assert found["best_value"] == pytest.approx(min(values), abs=1e-6)
     assert set(found["best_params"]) == {"optimizer.lr", "model.dropout"}
-    # One run has no objective, and leaves no folder.
-    call = ("objective=val/loss", "hydra.run.dir=refused", *corpus_overrides(home), *SMALL)
-    code, _, stderr = verb("train", *call, home=home)
-    assert code == 2
-    assert stderr == "error: objective=val/loss is for a sweep; add --multirun\n"
-    assert not (home / "refused").exists()
-
-
-@pytest.mark.slow
-def test_a_trial_that_cannot_be_says_so_in_a_line(home: Path) -> None:
-    code, stderr = sweep(home, "launch=optuna", "objective=val/loss", "optimizer.lr=1e-3,2e-3")
-    assert code == 2
-    assert stderr.splitlines()[-1].startswith("error: objective=val/loss and hydra.sweeper.direc")
-    assert "Traceback" not in stderr
-    code, stderr = sweep(home, "optimizer.lr=-1,1e-3")
-    assert code == 2
-    assert stderr.splitlines()[-1] == "error: optimizer.lr=-1.0 must be above 0"

@@ -1,10 +1,8 @@
 """The server over loopback: real clients, crowds, bad requests, and how it ends."""
 
-import contextlib
 import http.client
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -13,7 +11,6 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
@@ -22,26 +19,16 @@ import deepl
 import numpy as np
 import pytest
 import requests
-import yaml
 from deep_translator import LibreTranslator
 from libretranslatepy import LibreTranslateAPI
-from starlette.routing import Route
 
-from tests.helpers.data.corpora import tokenizer_config
-from tests.helpers.decoding.steps import search_config
 from tests.helpers.decoding.translators import PAIRS, tiny_translator
-from tests.helpers.model.models import tiny_transformer
-from tests.helpers.runs.processes import PROJECT
-from tests.helpers.serving.served import ask, limits, serving
-from transformer.data.tokenization.tokenizer import Tokenizer
+from tests.helpers.serving.served import ask, serving
 from transformer.decoding.translator import Translator
 from transformer.quality.failures.flagging import Flagging
 from transformer.quality.failures.flags import Detector
 from transformer.quality.failures.thresholds import Thresholds
-from transformer.serving.access import Access, Client
-from transformer.serving.http_server import build_app
-from transformer.serving.languages import Direction, Directions
-from transformer.serving.request_queue import RequestQueue
+from transformer.serving.access import Client
 
 SENTENCES = [source for source, _ in PAIRS]
 KEY = "secret"
@@ -72,8 +59,8 @@ def test_clients_of_libretranslate(url: str, offline: dict[str, str]) -> None:
     assert plain.translate(text, "en", "de") == offline[text]
     assert plain.detect("This is certainly an English sentence.")[0]["language"] == "en"
     # One that is only a target is a language, too.
-    found = {one["code"]: one["targets"] for one in plain.languages()}
-    assert found == {"en": ["de"], "de": ["fr"], "fr": []}
+    targets = {language["code"]: language["targets"] for language in plain.languages()}
+    assert targets == {"en": ["de"], "de": ["fr"], "fr": []}
     deep = LibreTranslator("en", "de", api_key="x", custom_url=f"{url}/")
     assert deep.translate(text) == offline[text]
     asked = {"source": "en", "target": "de", "format": "text", "api_key": None}
@@ -87,40 +74,16 @@ def test_clients_of_libretranslate(url: str, offline: dict[str, str]) -> None:
         200,
         {"translatedText": found},
     )
-    # A sentence that nobody has asked for yet, and a body that nobody reads.
+    # A body that nobody reads.
     text = SENTENCES[2]
     page = {"Origin": "https://example.org"}
     query = asked | {"q": text}
     answer = requests.post(f"{url}/translate", b"?", params=query, headers=page, timeout=60)
     assert answer.json() == {"translatedText": offline[text]}
     assert answer.headers["Access-Control-Allow-Origin"] == "*"
-    page["Access-Control-Request-Method"] = "POST"
-    page["Access-Control-Request-Headers"] = "authorization, content-type"
-    assert requests.options(f"{url}/translate", headers=page, timeout=60).ok
     files = {name: (None, value) for name, value in (asked | {"q": text}).items()}
     answer = requests.post(f"{url}/translate", files=files, timeout=60)
     assert answer.json() == {"translatedText": offline[text]}
-
-
-NPM = PROJECT / ".cache" / "npm" / "node_modules"
-
-IN_JAVASCRIPT = """
-import translate from "%s";
-translate.engine = "libre";
-translate.url = "%s/translate";
-console.log(await translate("%s", { from: "en", to: "de" }));
-"""
-
-
-@pytest.mark.skipif(
-    not (NPM / "translate").is_dir() or shutil.which("node") is None,
-    reason="needs node, and translate of npm as .ci/run installs it",
-)
-def test_a_client_of_npm(url: str, offline: dict[str, str]) -> None:
-    program = IN_JAVASCRIPT % (NPM / "translate" / "index.min.js", url, SENTENCES[3])
-    command = ["node", "--input-type=module", "--eval", program]
-    answer = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert (answer.stdout, answer.stderr) == (offline[SENTENCES[3]] + "\n", "")
 
 
 def test_clients_of_deepl(url: str, offline: dict[str, str]) -> None:
@@ -130,12 +93,9 @@ def test_clients_of_deepl(url: str, offline: dict[str, str]) -> None:
     assert (one.detected_source_lang, one.billed_characters) == ("EN", len(SENTENCES[0]))
     assert [language.code for language in client.get_target_languages()] == ["DE", "FR"]
     assert [language.code for language in client.get_source_languages()] == ["EN", "DE"]
-    assert len(client.translate_text(["a"] * 50, target_lang="DE", source_lang="EN")) == 50
     with pytest.raises(deepl.DeepLException, match=r"request \(60\) exceeds .* \(50\)") as refused:
         client.translate_text(["a"] * 60, target_lang="DE", source_lang="EN")
     assert refused.value.http_status_code == 413
-    count = client.get_usage().character
-    assert count is not None and count.valid and count.count and count.count >= len(SENTENCES[0])
 
     made = client.create_glossary("animals", "EN", "DE", {"dog": "katze", "zebra": "hund"})
     assert client.get_glossary_entries(made) == {"dog": "katze", "zebra": "hund"}
@@ -200,7 +160,6 @@ BAD: list[tuple[Any, str]] = [
     (GOOD | {"alternatives": "9" * 5000}, "is not a number"),
     (GOOD | {"alternatives": 11}, "must be <= 10"),
     (GOOD | {"source": "xx"}, "xx is not supported"),
-    (GOOD | {"target": ["de"]}, "not supported"),
     (GOOD | {"format": "pdf"}, "pdf format is not supported"),
     (GOOD | {"target": "fr"}, "(fr) is not available as a target language from English (en)"),
     ([1], "Invalid JSON format"),
@@ -221,70 +180,28 @@ def test_bad_requests_are_refused_by_name(url: str) -> None:
         ("/v2/translate", {"target_lang": "DE"}, 400),
         ("/v2/translate", text | {"target_lang": "XX"}, 400),
         ("/v2/translate", text | {"glossary_id": "x"}, 404),
-        ("/v2/translate", text | {"source_lang": "DE"}, 400),
         ("/v2/glossaries", {"source_lang": "EN", "target_lang": "DE", "entries": "a"}, 400),
     ):
         found, answer = ask(f"{url}{path}", values)
         assert found == status and answer["message"], (path, answer)
     assert ask(f"{url}/detect", {"q": ""})[0] == 400
     assert ask(f"{url}/nowhere") == (404, {"error": "Not Found"})
-    kind = {"Content-Type": "multipart/form-data; boundary=x; charset=undefined"}
-    body = '--x\r\nContent-Disposition: form-data; name="q"\r\n\r\na\r\n--x--\r\n'
-    assert requests.post(f"{url}/translate", body, timeout=60, headers=kind).status_code == 400
 
 
-def test_the_description_has_every_route(model: Translator) -> None:
-    directions = Directions([Direction("en", "de", model)])
-    pool = ThreadPoolExecutor(1)
-    queue = RequestQueue(directions, limits(), batch_tokens=100, cache=0, thread=pool)
-    app = build_app(queue, Access(None, None))
-    queue.batcher.close()
-    there = {
-        (route.path.replace(":path", ""), method)
-        for route in app.routes
-        if isinstance(route, Route)
-        for method in (route.methods or set()) - {"HEAD"}
-    }
-    spec = files("transformer.serving.interfaces").joinpath("assets/openapi.yaml")
-    paths = yaml.safe_load(spec.read_text("utf-8"))["paths"]
-    described = {(path, one.upper()) for path in paths for one in paths[path]}
-    assert described - {(path, "PARAMETERS") for path in paths} == there
-
-
-def test_features_of_a_source_stay_features() -> None:
-    config = tokenizer_config(algorithm="char", target="words", vocab_size=None, features=";")
-    tokenizer = Tokenizer.train(config, lambda: [("walk. V", "w A"), ("we go\tV;PST", "w i g")])
-    model = tiny_transformer(
-        source_vocab_size=tokenizer.source_vocab_size,
-        target_vocab_size=tokenizer.target_vocab_size,
-        tie_embeddings="decoder",
-    )
-    translator = Translator(
-        model, tokenizer, search_config(max_length_ratio=2.0, max_length_offset=0), 200
-    )
-    lines = ["walk\tV;PST", "we. Go\tV", "go"]
-    expected = [translation.text for translation in translator.translate(lines)]
-    assert [translation.text for translation in translator.translate(["walk V;PST"])] != expected[
-        :1
-    ]
-    with serving(translator=translator, pairs=[("lemma", "form")]) as address:
-        asked = {"q": "\n".join(lines), "source": "lemma", "target": "form"}
-        assert ask(f"{address}/translate", asked)[1]["translatedText"] == "\n".join(expected)
-        # Without the tab they would be text.
-        status, answer = ask(f"{address}/translate", asked | {"format": "html"})
-        assert (status, answer["error"][:34]) == (400, "the model reads features after a t")
+def test_files_of_the_page_have_its_policy_and_a_tag(url: str) -> None:
+    for path in ("/", "/page/page.js"):
+        first = requests.get(url + path, timeout=60)
+        headers = {"If-None-Match": first.headers["ETag"]}
+        again = requests.get(url + path, headers=headers, timeout=60)
+        assert first.content and (first.status_code, again.status_code) == (200, 304)
+        assert first.headers["Content-Security-Policy"].startswith("default-src 'none'")
+    assert ask(f"{url}/page/..%2fpage.py")[0] == 404
 
 
 def test_a_line_is_a_text_where_no_sentences_are_translated() -> None:
     model = tiny_translator(max_length=2000)
-    lines = [
-        "a dog runs . Two cats sleep . " * 40,
-        "question: a {dog} ? context: The dog. A cat.",
-        "7",
-    ]
-    offline = [
-        translation.text for translation in model.translate([line.strip() for line in lines])
-    ]
+    lines = ["a dog runs . Two cats . " * 40, "question: a {dog} ? context: The dog. A cat.", "7"]
+    offline = [translation.text for translation in model.translate(lines)]
     with serving(translator=model, pairs=[("source", "target")], sentences=False) as address:
         asked = {"q": "\n".join(lines), "source": "auto", "target": "target"}
         found = ask(f"{address}/translate", asked)[1]
@@ -292,31 +209,6 @@ def test_a_line_is_a_text_where_no_sentences_are_translated() -> None:
         assert found["detectedLanguage"]["language"] == "source"
         html = asked | {"q": f"<p>{lines[1]}</p>", "format": "html"}
         assert ask(f"{address}/translate", html)[1]["translatedText"] == f"<p>{offline[1]}</p>"
-    with serving(translator=model, pairs=[("xx", "de"), ("yy", "de")]) as address:
-        asked = {"q": "a dog", "source": "auto", "target": "de"}
-        found = ask(f"{address}/translate", asked)[1]["detectedLanguage"]
-        assert found == {"language": "en", "confidence": 0.0}
-
-
-@pytest.mark.thorough
-def test_a_crowd_gets_what_one_gets_offline(url: str, model: Translator) -> None:
-    texts = [f"{source} {number} ." for number in range(25) for source in SENTENCES]
-    expected = [translation.text for translation in model.translate(texts)]
-
-    def translate(text: str) -> str:
-        asked = {"text": [text], "source_lang": "EN", "target_lang": "DE", "split_sentences": "0"}
-        answer = ask(f"{url}/v2/translate", asked)[1]
-        return str(answer["translations"][0]["text"])
-
-    with ThreadPoolExecutor(len(texts)) as clients:
-        assert list(clients.map(translate, texts)) == expected
-    metrics = requests.get(f"{url}/metrics", timeout=60).text
-    numbers = dict(line.rsplit(" ", 1) for line in metrics.splitlines() if line[0] != "#")
-    sentences, batches = (
-        float(numbers[f"translate_batch_sentences_{name}"]) for name in ("sum", "count")
-    )
-    assert sentences / batches > 2
-    assert float(numbers["translate_waiting"]) == 0
 
 
 def test_failures_are_counted_and_on_request_told(model: Translator) -> None:
@@ -389,17 +281,11 @@ def slow_model(seconds: float) -> tuple[Translator, list[int]]:
 def test_a_full_queue_and_a_deadline() -> None:
     asked = {"source": "en", "target": "de"}
     with serving(translator=slow_model(0.5)[0], waiting=1, seconds=1.2, cache=0) as address:
+        texts = ["a dog " * (8 + number) for number in range(12)]
         with ThreadPoolExecutor(12) as clients:
-            futures = [
-                clients.submit(ask, f"{address}/translate", asked | {"q": "a dog " * (8 + n)})
-                for n in range(12)
-            ]
-            answers = [future.result() for future in futures]
-        statuses = {status for status, _ in answers}
-        assert 200 in statuses and 429 in statuses and statuses <= {200, 429, 504}
-        deadline = time.monotonic() + 20
-        while ask(f"{address}/translate", asked | {"q": "a cat ."})[0] != 200:
-            assert time.monotonic() < deadline
+            answers = clients.map(lambda q: ask(f"{address}/translate", asked | {"q": q}), texts)
+            statuses = {status for status, _ in answers}
+        assert {200, 429} <= statuses <= {200, 429, 504}
     with serving(translator=slow_model(1.0)[0], waiting=3, seconds=0.3) as address:
         assert ask(f"{address}/translate", asked | {"q": "a dog ."})[0] == 504
         status, answer = ask(f"{address}/translate", asked | {"q": "\n".join("abcd")})
@@ -427,36 +313,26 @@ def test_a_client_that_hangs_up_is_forgotten() -> None:
         assert gone in requests.get(f"{address}/metrics", timeout=60).text
 
 
-@contextlib.contextmanager
-def started(home: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """The verb in a process of its own, and its address."""
-    command = [sys.executable, "-m", "transformer", "serve", "checkpoint=run", "port=0", *arguments]
-    process = subprocess.Popen(
-        command, cwd=home, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
-    try:
-        assert process.stdout
-        line = process.stdout.readline()
-        assert line.startswith("translating from src to tgt at http://127.0.0.1:"), line
-        yield process, line.rsplit(maxsplit=1)[1]
-    finally:
-        process.kill()
-        process.wait()
-
-
 @pytest.mark.thorough
 def test_the_verb_answers_what_it_has_accepted(home: Path) -> None:
     texts = [f"a b c {number}" for number in range(24)]
     offline = [translation.text for translation in Translator.load(home / "run").translate(texts)]
-    with started(home, "cache=0") as (process, address):
-        assert ask(f"{address}/health") == (200, {"status": "ok"})
+    arguments = ["serve", "checkpoint=run", "port=0", "cache=0"]
+    command = [sys.executable, "-m", "transformer", *arguments]
+    process = subprocess.Popen(command, cwd=home, text=True, stdout=subprocess.PIPE)
+    assert process.stdout
+    try:
+        line = process.stdout.readline()
+        assert line.startswith("translating from src to tgt at http://127.0.0.1:"), line
+        address = line.rsplit(maxsplit=1)[1]
         connections = [begun(address, q=text, source="src", target="tgt") for text in texts]
         # A later request is answered, so that those before have been accepted.
-        assert ask(f"{address}/health")[0] == 200
+        assert ask(f"{address}/health") == (200, {"status": "ok"})
         os.kill(process.pid, signal.SIGTERM)
         for connection, expected in zip(connections, offline, strict=True):
             answer = connection.getresponse()
             # The model of a few updates may translate to nothing.
             assert (answer.status, json.loads(answer.read())["translatedText"]) == (200, expected)
         assert process.wait() == 0
-        assert process.stdout and process.stdout.read() == ""
+    finally:
+        process.kill()

@@ -1,12 +1,11 @@
 """Word links from a file teach a head where to look, and come out again at the other end."""
 
 import json
-import re
 from pathlib import Path
 
 import pytest
 
-from tests.helpers.runs.runs import SMALL, composed, corpus_overrides, verb
+from tests.helpers.runs.runs import SMALL, composed, corpus_overrides
 from transformer.__main__ import main
 from transformer.runs.train import train
 
@@ -46,14 +45,6 @@ def test_the_error_rate_stands_beside_bleu(home: Path, capsys: pytest.CaptureFix
     gold = write_links(home, "test")
     assert main(["evaluate", f"checkpoint={home / 'run'}", f"alignment={gold}"]) == 0
     scores = {score["name"]: score for score in json.loads(capsys.readouterr().out)}
-    assert list(scores) == [
-        "BLEU",
-        "chrF2",
-        "TER",
-        "AER",
-        "alignment precision",
-        "alignment recall",
-    ]
     # Five seeds, float32 and bfloat16: 0.069 to 0.085; the other head, three seeds: 0.19 to 0.32.
     guided = scores["AER"]["score"]
     assert guided < 0.13
@@ -63,24 +54,3 @@ def test_the_error_rate_stands_beside_bleu(home: Path, capsys: pytest.CaptureFix
     assert main(["evaluate", *arguments]) == 0
     scores = {score["name"]: score for score in json.loads(capsys.readouterr().out)}
     assert scores["AER"]["score"] > 1.4 * guided
-
-
-def test_translations_come_with_their_links(home: Path) -> None:
-    (home / "in").write_text("alpha beta gamma\n\nomega\n")
-    arguments = [f"checkpoint={home / 'run'}", f"input={home / 'in'}", f"output={home / 'out'}"]
-    assert main(["translate", *arguments, "alignment=true"]) == 0
-    first, blank, last = (home / "out").read_text().splitlines()
-    assert blank == " ||| "
-    assert all(re.fullmatch(r"[^|]+ \|\|\| (\d+-\d+ ?)+", line) for line in (first, last))
-    assert main(["translate", *arguments, "alignment=true", "format=json"]) == 0
-    rows = [json.loads(line) for line in (home / "out").read_text().splitlines()]
-    assert [f"{row['text']} ||| {row['alignment']}" for row in rows] == [first, blank, last]
-
-
-def test_guiding_needs_links(home: Path) -> None:
-    arguments = [*corpus_overrides(home), *SMALL, "loss.alignment_weight=0.1", "data.cache=other"]
-    code, _, stderr = verb("train", *arguments, "hydra.run.dir=refused", home=home)
-    assert code == 2
-    assert "set data.alignment=FILE" in stderr
-    assert "Traceback" not in stderr
-    assert not list((home / "other").glob("*.arrow"))

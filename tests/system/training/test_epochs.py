@@ -55,12 +55,11 @@ def test_a_bound_in_epochs_holds_over_a_resume(tmp_path: Path) -> None:
     updates = [int(row["step"]) + 1 for row in logged(tmp_path)]
     batches = [update + max(0, update - length) for update in updates]
     assert [float(row["epoch"]) for row in logged(tmp_path)] == [n / length for n in batches]
-    assert max(updates) == second["global_step"]
     third = trained(tmp_path, "trainer.max_epochs=2", resumed)
     assert third["global_step"] == second["global_step"]
 
 
-@pytest.mark.parametrize(("updates", "validated"), [(2, [2]), (4, [3, 4]), (6, [3, 6])])
+@pytest.mark.parametrize(("updates", "validated"), [(4, [3, 4]), (6, [3, 6])])
 def test_a_run_of_so_many_updates_ends_in_one_validation(
     tmp_path: Path, updates: int, validated: list[int]
 ) -> None:

@@ -1,15 +1,13 @@
 """Two GPUs, by NCCL, train one model; test_ranks.py has such cases on a CPU, by gloo."""
 
-import os
-import signal
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
 from tests.helpers.runs.ranks import OF_RANKS, curve, distance, ended, started
 from tests.helpers.runs.runs import corpus_overrides
+from transformer.checkpoint.checkpoint import load_checkpoint
 
 pytestmark = [
     pytest.mark.gpu,
@@ -30,81 +28,23 @@ SETTINGS = [
     "loss.chunk=512",
 ]
 LOSSES = ("train/loss", "val/loss")
-PLANTED = """
-import os
-if os.environ.get("RANK") == "1":
-    from tests.system.training.test_nccl import kill_in_update_4
-    kill_in_update_4()
-"""
 
 
-def kill_in_update_4() -> None:
-    """Let this process be killed in its fourth update."""
-    from transformer.training.update import UpdateModule
-
-    step = UpdateModule.training_step
-
-    def killed(self: UpdateModule, *update: Any) -> Any:
-        if self.global_step == 3:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return step(self, *update)
-
-    UpdateModule.training_step = killed  # type: ignore[method-assign]
-
-
-def trained(folder: Path, *arguments: str, planted: str = "") -> tuple[int, str]:
-    """Exit code and stderr of a run, which may take two minutes."""
-    environment = {"PYTHONPATH": planted} if planted else {}
-    return ended(started(["-m", "transformer", "train", *arguments], folder, environment), 120)
-
-
-def assert_like_one(home: Path, name: str) -> None:
-    """A run has the losses and the weights of that of one device."""
-    one, two = (
-        {point: value for point, value in curve(home / run).items() if point[0] in LOSSES}
-        for run in ("one", name)
-    )
-    assert distance(two, one) < 1e-4
-    weights, expected = (
-        torch.load(home / run / "checkpoints" / "last.ckpt", map_location="cpu", weights_only=True)[
-            "state_dict"
-        ]
-        for run in (name, "one")
-    )
-    for key, tensor in expected.items():
-        torch.testing.assert_close(weights[key], tensor, rtol=0, atol=1e-5)
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the run of one device with two micro-batches."""
-    folder = tmp_path_factory.mktemp("nccl")
-    (folder / "settings").write_text("\n".join([*corpus_overrides(folder), *SETTINGS]))
-    arguments = [*settings(folder), "trainer.accumulate_grad_batches=2", "hydra.run.dir=one"]
-    code, stderr = trained(folder, *arguments)
+def train_in(folder: Path, *arguments: str) -> None:
+    """A run in a process of its own, which may take two minutes."""
+    code, stderr = ended(started(["-m", "transformer", "train", *arguments], folder), 120)
     assert code == 0, stderr
-    return folder
 
 
-def settings(home: Path) -> list[str]:
-    return (home / "settings").read_text().splitlines()
-
-
-@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
-def test_two_devices_learn_the_weights_of_one(home: Path, strategy: str) -> None:
-    two = [f"trainer.strategy={strategy}", "trainer.devices=2", f"hydra.run.dir={strategy}"]
-    code, stderr = trained(home, "trainer=ddp", *settings(home), *two)
-    assert code == 0, stderr
-    assert_like_one(home, strategy)
-
-
-def test_a_killed_rank_ends_the_run_and_it_goes_on(home: Path) -> None:
-    (home / "planted").mkdir()
-    (home / "planted" / "sitecustomize.py").write_text(PLANTED)
-    two = ["trainer.devices=2", "hydra.run.dir=killed"]
-    code, stderr = trained(home, "trainer=ddp", *settings(home), *two, planted="planted")
-    assert code == 1
-    assert "rank 1 was killed by SIGKILL" in stderr
-    code, stderr = trained(home, "checkpoint=killed")
-    assert code == 0, stderr
-    assert_like_one(home, "killed")
+def test_two_devices_learn_the_weights_of_one(tmp_path: Path) -> None:
+    settings = [*corpus_overrides(tmp_path), *SETTINGS]
+    train_in(tmp_path, *settings, "trainer.accumulate_grad_batches=2", "hydra.run.dir=one")
+    expected = load_checkpoint(tmp_path / "one" / "checkpoints" / "last.ckpt").model.state_dict()
+    losses = {point: loss for point, loss in curve(tmp_path / "one").items() if point[0] in LOSSES}
+    for strategy in ("ddp", "fsdp"):
+        two = [f"trainer.strategy={strategy}", "trainer.devices=2", f"hydra.run.dir={strategy}"]
+        train_in(tmp_path, "trainer=ddp", *settings, *two)
+        run = tmp_path / strategy
+        assert distance({point: curve(run)[point] for point in losses}, losses) < 1e-4
+        weights = load_checkpoint(run / "checkpoints" / "last.ckpt").model.state_dict()
+        torch.testing.assert_close(weights, expected, rtol=0, atol=1e-5)

@@ -1,10 +1,8 @@
 """A file that is read whole or refused in one line, whatever has become of it."""
 
-import errno
 import os
 import resource
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,19 +51,12 @@ def test_a_flipped_bit_anywhere_is_noticed_or_does_no_harm(file: Path) -> None:
         noticed += refused(file)
     # Among those that do no harm are the bytes that align tensors.
     assert noticed > 0.95 * len(indices)
-    # One in a weight passes torch, and not us.
-    damaged = bytearray(whole)
-    position = damaged.index(torch.tensor([500.0, 501.0, 502.0]).numpy().tobytes())
-    damaged[position] ^= 1
-    file.write_bytes(damaged)
-    weights = torch.load(file, weights_only=True)["weights"]["a"]
-    assert not torch.equal(weights, VALUES["weights"]["a"])  # type: ignore[index]
-    assert refused(file)
 
 
 def bytes_read() -> int:
     """What this process, and those that it has waited for, got from ``read`` so far."""
-    [line] = [one for one in Path("/proc/self/io").read_text().splitlines() if "rchar" in one]
+    lines = Path("/proc/self/io").read_text().splitlines()
+    [line] = [line for line in lines if "rchar" in line]
     return int(line.split()[1])
 
 
@@ -104,43 +95,13 @@ def test_a_tensor_larger_than_its_record_is_refused(tmp_path: Path, tensors: int
     path = tmp_path / "x.ckpt"
     torch.save([torch.zeros(1000) for _ in range(tensors)], path)
     with zipfile.ZipFile(path) as archive:
-        records = {one.filename: archive.read(one) for one in archive.infolist()}
+        records = {record.filename: archive.read(record) for record in archive.infolist()}
     with zipfile.ZipFile(path, "w") as archive:
         for name, content in records.items():
             # 1,000 and 1,010 as a pickle has them.
             archive.writestr(name, content.replace(b"M\xe8\x03", b"M\xf2\x03"))
     with pytest.raises(InputError, match="tensors overlap"):
         read_archive(path)
-
-
-def test_a_file_that_ends_anywhere_is_refused(file: Path) -> None:
-    whole = file.read_bytes()
-    for end in [*range(0, len(whole), 997), len(whole) - 1]:
-        file.write_bytes(whole[:end])
-        assert refused(file), end
-
-
-@pytest.mark.parametrize(
-    "foreign", [b"", b"PK\x03\x04", b"\x80\x02K\x01.", b"\x00" * 4096, b"BM6", "archive"]
-)
-def test_a_foreign_file_is_refused(tmp_path: Path, foreign: bytes | str) -> None:
-    path = tmp_path / "foreign.ckpt"
-    if isinstance(foreign, bytes):
-        path.write_bytes(foreign)
-    else:
-        with zipfile.ZipFile(path, "w") as archive:
-            archive.writestr("model/weights.txt", "1 2 3")
-    assert refused(path)
-
-
-def test_the_file_before_is_kept(file: Path) -> None:
-    before = file.with_name("previous.ckpt")
-    write_archive({"number": 8}, file, before)
-    assert read_archive(file) == {"number": 8}
-    assert not differences(VALUES, read_archive(before))
-    write_archive({"number": 9}, file, before)
-    assert [read_archive(path)["number"] for path in (before, file)] == [8, 9]
-    assert sorted(path.name for path in file.parent.iterdir()) == ["last.ckpt", "previous.ckpt"]
 
 
 def test_at_every_moment_a_whole_file_is_there(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,44 +123,26 @@ def test_at_every_moment_a_whole_file_is_there(file: Path, monkeypatch: pytest.M
         monkeypatch.undo()
     # Seen before the renamings and before fsync: of the file (twice) and of the folder.
     assert moments == [[7], [7], [7], [7], [8, 7], [8, 7], [8, 7], [8], [8], [9, 8]]
+    assert sorted(path.name for path in file.parent.iterdir()) == ["last.ckpt", "previous.ckpt"]
 
 
-@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
-def test_who_may_read_it_is_the_umasks_to_say(tmp_path: Path, mask: int, mode: int) -> None:
-    before = os.umask(mask)
+def test_who_may_read_it_is_the_umasks_to_say(tmp_path: Path) -> None:
+    before = os.umask(0o002)
     try:
         write_archive({}, tmp_path / "x.ckpt")
     finally:
         os.umask(before)
-    assert (tmp_path / "x.ckpt").stat().st_mode & 0o777 == mode
+    assert (tmp_path / "x.ckpt").stat().st_mode & 0o777 == 0o664
 
 
-@pytest.fixture
-def small_disk() -> Iterator[None]:
-    """No file of this process may grow beyond 4,096 bytes."""
+def test_a_full_disk_leaves_the_old_file(file: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # No file of this process may grow beyond 4,096 bytes.
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-def test_a_failed_write_leaves_the_old_file(file: Path, small_disk: None) -> None:
-    with pytest.raises(
-        InputError, match=r"last\.ckpt: cannot be written \(File too larg"
-    ) as caught:
-        write_archive(VALUES, file, file.with_name("previous.ckpt"))
-    assert "\n" not in str(caught.value)
-    assert [path.name for path in file.parent.iterdir()] == ["last.ckpt"]
-    assert not refused(file)
-
-
-@pytest.mark.parametrize("name", ["fsync", "replace"])
-def test_a_disk_that_is_full(file: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*arguments: Any) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, name, full)
-    with pytest.raises(InputError, match=r"cannot be written \(No space left on device\); free"):
-        write_archive({"number": 8}, file)
+    try:
+        with pytest.raises(InputError, match=r"last\.ckpt: cannot be written \(File too larg"):
+            write_archive(VALUES, file, file.with_name("previous.ckpt"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert [path.name for path in file.parent.iterdir()] == ["last.ckpt"]
     assert not refused(file)

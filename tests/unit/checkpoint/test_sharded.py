@@ -52,29 +52,22 @@ def test_parts_that_no_index_names_are_deleted(tmp_path: Path) -> None:
     assert torch.equal(read_payload(file)["state_dict"]["a"], payload(2)["state_dict"]["a"])
 
 
-@pytest.mark.parametrize("hidden", [False, True])
 def test_an_unreadable_index_deletes_nothing(
-    tmp_path: Path, hidden: bool, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def failing(*arguments: Any, **settings: Any) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    def hiding(*arguments: Any, **settings: Any) -> None:
-        raise RuntimeError("unable to mmap")
-
     file = write(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(torch, "load", hiding if hidden else failing)
+        patch.setattr(torch, "load", failing)
         patch.setattr(zipfile, "ZipFile", failing)
         delete_unnamed(tmp_path)
         with pytest.raises(InputError, match=r"last\.ckpt cannot be read: .*Input/output error"):
             part_folder_of(file)
     assert parts_of(file).exists()
     read_payload(file)
-
-
-def test_a_damaged_index_names_nothing(tmp_path: Path) -> None:
-    file = write(tmp_path)
+    # A damaged index names nothing.
     file.write_bytes(file.read_bytes()[:-40])
     assert part_folder_of(file) is None
 
@@ -126,7 +119,6 @@ def edited(file: Path, **changes: Any) -> None:
         ("too large", "do not fit their index"),
         ("gap", "do not fit their index"),
         ("twice", "do not fit their index"),
-        ("no code", "do not fit their index"),
     ],
 )
 def test_what_is_wrong_with_the_parts_is_said(tmp_path: Path, fault: str, says: str) -> None:
@@ -153,9 +145,7 @@ def test_what_is_wrong_with_the_parts_is_said(tmp_path: Path, fault: str, says: 
         edited(file, tensors=[[n, t, [*s[:-1], 10**12]] for n, t, s in table["tensors"]])
     elif fault == "gap":
         edited(file, pieces=pieces[1:])
-    elif fault == "twice":
-        edited(file, pieces=torch.cat([pieces, pieces]))
     else:
-        edited(file, tensors=[[name, "torch.load", size] for name, _, size in table["tensors"]])
+        edited(file, pieces=torch.cat([pieces, pieces]))
     with pytest.raises(InputError, match=says):
         read_payload(file)

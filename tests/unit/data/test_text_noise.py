@@ -29,12 +29,6 @@ def apply(name: str, seed: int = 1, *window: tuple[str, str]) -> tuple[str, str]
 
 
 @pytest.mark.parametrize("name", DISTURBANCES)
-def test_a_disturbance_is_a_function_of_text_and_generator(name: str) -> None:
-    for seed in range(20):
-        assert apply(name, seed) == apply(name, seed)
-
-
-@pytest.mark.parametrize("name", DISTURBANCES)
 def test_the_reference_changes_only_where_the_catalog_says_so(name: str) -> None:
     """Where the target must not change, the reference is that of the clean text."""
     targets = {apply(name, seed)[1] for seed in range(5)}
@@ -83,16 +77,12 @@ def test_random_disturbances() -> None:
     assert apply("joined", 1, PAIR, NEXT) == (f"{TEXT} {NEXT[0]}", f"{TARGET} {NEXT[1]}")
 
 
-def test_numbers_of_one_side_alone_stay() -> None:
-    """The reference could not follow."""
+def test_a_change_that_the_reference_could_not_follow_is_not_made() -> None:
     pair = ("3 dogs", "drei Hunde")
     assert apply("numbers", 1, pair) == pair
-
-
-@pytest.mark.parametrize("name", ["no_final_punctuation", "upper", "emoji"])
-def test_a_target_stays_where_the_source_does(name: str) -> None:
     pair = ("12 34", "Wort.")
-    assert (apply(name, 1, pair) == pair) == (name != "emoji")
+    for name in ("no_final_punctuation", "upper"):
+        assert apply(name, 1, pair) == pair
 
 
 def test_a_typo_is_one_edit_of_a_long_word_behind_its_first_letter() -> None:
@@ -106,13 +96,6 @@ def test_a_typo_is_one_edit_of_a_long_word_behind_its_first_letter() -> None:
             assert sum(a != b for a, b in zip(word, "chasing", strict=True)) <= 2
     assert kinds == {-1, 0, 1}
     assert text_noise.typo("a man", Random(1)) == "a man"
-    # A script that no key of the table writes.
-    assert {len(text_noise.typo("собака", Random(seed))) for seed in range(50)} == {5, 6, 7}
-
-
-def test_noise_has_no_more_words_than_the_text() -> None:
-    made = {text_noise.noise("a b", Random(seed)) for seed in range(50)}
-    assert len(made) == 50 and {len(text.split()) for text in made} == {1, 2}
 
 
 OWN = Linked(("one two three .", "eins zwei drei ."), np.array([[0, 0], [1, 1], [2, 2], [3, 3]]))
@@ -138,19 +121,6 @@ def test_kinds_come_as_often_as_their_probabilities_say() -> None:
     assert counts.keys() == {UNCHANGED, *map(KINDS.index, shares)}
     for name, share in shares.items():
         assert counts[KINDS.index(name)] / 40_000 == pytest.approx(share, abs=0.01)
-
-
-def test_no_kind_or_all_kinds() -> None:
-    seeds = np.array([0, 1, 2**32 - 1])
-    assert drawn_kinds(AugmentationConfig(), seeds).tolist() == [UNCHANGED] * 3
-    assert (
-        drawn_kinds(AugmentationConfig(blanks=1.0), seeds).tolist() == [KINDS.index("blanks")] * 3
-    )
-
-
-def test_a_change_depends_on_the_seed() -> None:
-    assert {made("typos", 7).pair for _ in range(3)} == {made("typos", 7).pair}
-    assert len({made("typos", seed).pair for seed in range(9)}) > 4
 
 
 @pytest.mark.parametrize("kind", KINDS)

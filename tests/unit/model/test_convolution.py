@@ -4,7 +4,6 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from tests.helpers.model.models import tiny_transformer
 from tests.helpers.model.tolerance import assert_close
 from transformer.model.convolution import GatedConvolution
 
@@ -30,10 +29,3 @@ def test_a_sentence_is_the_same_beside_a_longer_one() -> None:
     mask = torch.ones(2, 1, 1, 7, dtype=torch.bool)
     mask[0, ..., 4:] = False
     assert_close(ours(hidden, mask)[0, :4], ours(hidden[:1, :4], None)[0])
-
-
-def test_its_weights_come_first_as_optimizer_states_list_them() -> None:
-    layer = tiny_transformer(convolution_window=3).encoder.layers[0]
-    order = [name for name, _ in layer.named_children()]
-    assert order[:3] == ["convolution", "convolution_residual", "attention"]
-    assert order[3:] == ["attention_residual", "feed_forward", "feed_forward_residual"]

@@ -1,18 +1,15 @@
 """Single checks: pairs with and without their faults."""
 
-import time
 from functools import partial
 
 import numpy as np
 import pytest
 
-from tests.helpers.data.corpora import tokenizer_config
 from transformer.data.corpora.split import NumberedPair
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.quality.check import FindFault, Side, bare, either_side, quoted
 from transformer.quality.checks.characters import (
     Alphabet,
-    char_script,
     describe_foreign_script,
     find_control,
     find_mojibake,
@@ -34,24 +31,14 @@ def pair(source: str, target: str) -> NumberedPair:
     return NumberedPair(1, source, target, 1, 1)
 
 
-CONTROL = [0, 9, 13, 0x7F, 0x85, 0xAD, 0x200B, 0x200D, 0x200E, 0x2028, 0xFEFF, 0xE000]
-CONTROL += [0x1FFFE, 0xEFFFF, 0xF0001]
-NO_CONTROL = ["a b", "l’été à\u00a05\u202fh", "　日本", "می\u200cخواهم", "👩\u200d👩\u200d👧", ""]
-NO_CONTROL += ["\u202aא\u202c", "\u2067א\u2069"]
-NO_CONTROL += [f"{a}\u200b{b}" for a, b in ("กข", "ກຂ", "ကခ", "កខ")]
-
-
-@pytest.mark.parametrize(
-    ("text", "code"),
-    [(f"a{chr(code)}b", code) for code in CONTROL] + [(text, None) for text in NO_CONTROL],
-)
-def test_control_characters(text: str, code: int | None) -> None:
-    found = find_control(pair(text, ""))
-    if code is None:
-        assert found is None
-    else:
-        assert found is not None and f"U+{code:04X}" in found.message
-        assert found.message.isprintable()
+def test_control_characters() -> None:
+    for code in (0, 9, 0x85, 0xAD, 0x200B, 0x200D, 0x2028, 0xFEFF, 0xE000, 0x1FFFE, 0xF0001):
+        fault = find_control(pair(f"a{chr(code)}b", ""))
+        assert fault is not None and f"U+{code:04X}" in fault.message
+        assert fault.message.isprintable()
+    typography = "l’été à\u00a05\u202fh　日本"
+    for text in (typography, "می\u200cخواهم", "👩\u200d👩\u200d👧", "\u202aא\u202c", "ก\u200bข"):
+        assert find_control(pair(text, "")) is None, text
 
 
 # Some words of these are translated, some are kept.
@@ -66,7 +53,6 @@ TRANSLATED = [
 Cases = list[tuple[str, str, bool]]
 COPIES: Cases = [
     ("This small dog is long.", "this small dog is long !", True),
-    ("Der kleine Hund ist hier.", "Der kleine Hund ist hier.", True),
     ("SET THE LONG NAME FOR THIS", "SET THE LONG NAME FOR THIS", False),
     (
         "The long name of the small dog on this server is foo.",
@@ -74,112 +60,62 @@ COPIES: Cases = [
         True,
     ),
     # Blanks and hyphens count: a compound is a translation.
-    ("mail server", "Mailserver", False),
     ("small mail server queue", "small-mail-server-queue", False),
     # Names, terms, titles and code.
     ("small dog", "small dog", False),
     ("The Small Dog for the Cat", "The Small Dog for the Cat", False),
-    ("Mail Server Foo Bar", "Mail Server Foo Bar", False),
     ("for this; do { small = long; }", "for this; do { small = long; }", False),
-    ("A. Dog, B. Long, the small name for this", "A. Dog, B. Long, the small name for this", False),
     ("foo-for-the-dog --small --long", "foo-for-the-dog --small --long", False),
     ("The dog.", "Der Hund.", False),
-    ("1984", "1984", False),
-    ("", "", False),
     ("a", "", False),
 ]
 NUMBERS: Cases = [
     ("In 1998", "Im Jahr 1989", True),
-    ("version 2.10", "Version 2.12", True),
     ("3 files and 3 folders", "3 Dateien und 4 Ordner", False),
     ("GTK+ 2 and 3 files", "GTK+ 4 und 3 Dateien", True),
-    ("three of 5 files", "3 von fünf Dateien", False),
     ("since 1993-4 and May 05", "seit 1993 und Mai 2005", False),
     ("e.g. -0400", "z. B. +0100", False),
     ("4-bit images", "Bilder mit 16 Farben", False),
-    ("start:20", "start:21", False),
-    ("Python 3, also for 3.1", "Python 3.1", False),
     ("1,000.5 or 1,234,567", "1.000,5 oder 1.234.567", False),
-    ("12,500 users", "12\u202f500 Nutzer, 12 500 Nutzer", False),
     ("at 4.30 pm", "um 16:30 Uhr", False),
     ("the early 1990s, the 1800s", "die frühen 90er, das 19. Jahrhundert", False),
     ("5 thousand, 2.5 million", "5000, 2 500 000", False),
-    ("since 2005-08-01", "seit dem 1.8.2005", False),
     ("two of 12", "zwei von zwölf", False),
     ("%s has %d bytes", "%2$s Byte hat %1$s", False),
-    ("３ files", "3 Dateien", False),
-    ("no number", "Nr. 5", False),
-    # Numbers of many digits.
-    (f"3 pm {'1' * 5000}", f"4 pm {'2' * 5000}", False),
     (f"at pm {'1' * 5000}", f"um pm {'2' * 5000}", True),
 ]
 ADDRESSES: Cases = [
     ("see http://a.org/one", "siehe http://a.org/two", True),
     ("ask one@a.org", "fragen Sie two@a.org", True),
-    ("see http://a.org/one.", "siehe (https://www.a.de/one/)", False),
-    ("see https://a.org/en/one.html", "siehe https://a.org/de/one.de.html", False),
+    ("see https://a.org/en/one.html", "siehe (https://a.org/de/one.de.html)", False),
     ("https://en.wikipedia.org/wiki/Dog", "https://de.wikipedia.org/wiki/Hund", False),
     ("see http://a.org", "siehe http://a.org/handbuch", False),
-    ("see http://a.org/one", "siehe dort", False),
     ("see http://a.org/one", "fragen Sie two@a.org", False),
 ]
-MOJIBAKE: Cases = [
-    ("", "Der schÃ¶ne KÃ¤fer", True),
-    ("", "Itâ€™s a dog", True),
-    ("", "Der schöne Käfer heißt Ångström", False),
-    ("", "犬 が 寝 る 。", False),
-    ("", "plain", False),
-    ("", "»Ü«, »ß« und »Überschreibung alter Dateien«", False),
-    ("", "Œuvre à « été » – l’œil", False),
-    ("", "don\x92t", True),
+CHARACTERS: list[tuple[FindFault, str, str, bool]] = [
+    (find_mojibake, "", "Der schÃ¶ne KÃ¤fer", True),
+    (find_mojibake, "", "»Ü«, »ß« und »Überschreibung alter Dateien«", False),
+    (find_mojibake, "", "don\x92t", True),
+    (find_replacement, "the sign \ufffd", "das Zeichen »\ufffd«", False),
+    (find_replacement, "the K\ufffdfer", "der Käfer", True),
+    (find_not_nfc, "schön", "schön", False),
+    (find_not_nfc, "x" * 100 + "scho\u0308n", "", True),
 ]
-REPLACEMENT: Cases = [
-    ("the sign \ufffd", "das Zeichen »\ufffd«", False),
-    ("the K\ufffdfer", "der Käfer", True),
-]
-NOT_NFC: Cases = [("schön", "schön", False), ("x" * 100 + "scho\u0308n", "", True)]
 
 
 @pytest.mark.parametrize(
     ("find", "source", "target", "fault"),
     [
-        (find, *case)
-        for find, cases in (
-            (partial(find_copy, Lexicon(TRANSLATED)), COPIES),
-            (find_different_numbers, NUMBERS),
-            (find_different_urls, ADDRESSES),
-            (find_mojibake, MOJIBAKE),
-            (find_replacement, REPLACEMENT),
-            (find_not_nfc, NOT_NFC),
-        )
-        for case in cases
+        *((partial(find_copy, Lexicon(TRANSLATED)), *case) for case in COPIES),
+        *((find_different_numbers, *case) for case in NUMBERS),
+        *((find_different_urls, *case) for case in ADDRESSES),
+        *CHARACTERS,
     ],
 )
 def test_a_check_finds_its_fault_alone(
     find: FindFault, source: str, target: str, fault: bool
 ) -> None:
     assert (find(pair(source, target)) is not None) is fault
-
-
-LONGEST = 1_000_000
-"""Characters of the longest line."""
-
-
-@pytest.mark.parametrize(
-    ("find", "text"),
-    [
-        (find_different_numbers, " ".join(map(str, range(3, 20003)))),
-        (find_different_urls, "a" * LONGEST),
-        (find_different_urls, "a." * (LONGEST // 2)),
-        (find_different_urls, " ".join(f"a{n}@b.org" for n in range(9000))),
-        (partial(find_copy, Lexicon([])), f"a{'-' * LONGEST}a b"),
-    ],
-)
-def test_a_long_line_takes_no_minutes(find: FindFault, text: str) -> None:
-    start = time.process_time()
-    find(pair(f"3 pm, a@b.org {text}", f"{text} x@y.org, 4 pm"))
-    find(pair(f"{text} b", f"{text} B"))
-    assert time.process_time() - start < 5
 
 
 LONG = "This program shows the names of all users that are logged in, with their terminals."
@@ -198,7 +134,6 @@ LANGER = "Dieses Programm zeigt die Namen aller Benutzer, die angemeldet sind, u
         ),
         # Labels are not closed, and their translations may be.
         (LONG.rstrip("."), f"{LANGER[:-1]}, auch die der Rechner, an denen sie sitzen.", False),
-        ("use of 2/29", "Der 29. Februar kommt in einem Jahr vor, das keiner hat.", False),
         ("the main program of the suite.", f"das wichtigste Programm (d.h. {LANGER}).", False),
         # Titles and short texts are translated freely.
         ("graph theory IDE", "Integrierte Entwicklungsumgebung für Graphentheorie", False),
@@ -218,10 +153,12 @@ def test_broken_text_and_short_quotes() -> None:
         assert (find_disproportion(usual, 4.0, cut) is not None) is closed
     assert UsualLengths.fit([(LONG, LANGER)] * 300).closed == (True, True)
     assert UsualLengths.fit([(LONG, LANGER), (LONG, "ja")] * 200).closed == (True, False)
-    text = quoted("a\0b\u2028" + "x" * 200, 0)
-    assert text.isprintable() and len(text) < 90
-    assert "⟨U+0000⟩" in text and "⟨U+2028⟩" in text
-    assert '"…' in quoted("y" * 200 + "\0" + "z" * 200, 200)
+    text = quoted("y" * 200 + "\0" + "z" * 200, 200)
+    assert text.startswith('"…') and "⟨U+0000⟩" in text and len(text) < 90
+    # Vowel signs and tone marks distinguish words, emoji and signs do not.
+    assert bare("„The  Dog!“ \u2764\ufe0f") == bare("the dog") == "thedog"
+    assert bare("ＡＢＣ１２") == "abc12"
+    assert len({bare(word) for word in ("दिन", "दान", "दीन")}) == 3
 
 
 def test_usual_lengths_are_fitted_to_the_text() -> None:
@@ -241,9 +178,6 @@ def test_usual_lengths_are_fitted_to_the_text() -> None:
 
 
 def test_a_foreign_name_is_no_foreign_text() -> None:
-    assert [*map(char_script, "aßＡд犬い1.😀")] == [
-        *("LATIN", "LATIN", "LATIN", "CYRILLIC", "CJK", "HIRAGANA", None, None, None)
-    ]
     own: dict[Side, frozenset[str]] = {
         "source": frequent_scripts(["Der Hund schläft."]),
         "target": frequent_scripts(["犬 が 寝 る 。 ねこ も ねる 。"]),
@@ -260,19 +194,6 @@ def test_a_foreign_name_is_no_foreign_text() -> None:
         assert (fault and fault.message.split(":")[0]) == message
 
 
-def test_bare_keeps_letters_marks_and_digits() -> None:
-    assert bare("„The  Dog!“") == bare("the dog") == "thedog"
-    assert bare("ＡＢＣ１２") == "abc12"
-    assert bare("…!") == bare("_ -") == ""
-    assert bare("schön") != bare("schon")
-    # The emoji is none of it, in whichever form.
-    assert bare("ja \u2764\ufe0f") == bare("ja \u2764") == "ja"
-    # Vowel signs and tone marks distinguish words.
-    for words in (("दिन", "दान", "दीन"), ("ขาว", "ข่าว", "ข้าว"), ("কল", "কাল", "কিল")):
-        assert len(set(map(bare, words))) == len(words)
-        assert bare(f"{words[0]}, {words[1]} ।") == bare(words[0]) + bare(words[1])
-
-
 def test_a_tokenizer_knows_characters_and_counts_tokens() -> None:
     lines = ["the small dog sleeps", "ein kleiner Hund schläft"]
     config = TokenizerConfig("bpe", 290, True, 0.0, 1.0, 1000)
@@ -284,23 +205,3 @@ def test_a_tokenizer_knows_characters_and_counts_tokens() -> None:
     ids = tokenizer.encode_source(lines)
     assert count_tokens(tokenizer, lines, lines) == [[len(i) for i in ids]] * 2
     assert count_tokens(None, ["", "abcde"], ["ä" * 4, "x"]) == [[0, 2], [2, 1]]
-
-
-PAIRS = [("walk\tV;PST", "w A k"), ("we go\tV;NFIN", "w i g")]
-
-
-@pytest.mark.parametrize(
-    ("side", "text", "unknown"),
-    [
-        ("source", "go we\tV;PST", None),
-        ("source", "wü\tV;PST;S", '"ü" U+00FC "S" in "wü⟨U+0009⟩V;PST;S"'),
-        ("source", "go\tN;FUT", '"N" "FUT" in "go⟨U+0009⟩N;FUT"'),
-        ("target", "A g", None),
-        ("target", "w wA", '"wA" in "w wA"'),
-    ],
-)
-def test_given_tokens_are_known_or_named(side: Side, text: str, unknown: str | None) -> None:
-    config = tokenizer_config(algorithm="char", target="words", vocab_size=None, features=";")
-    alphabet = Alphabet(Tokenizer.train(config, lambda: PAIRS))
-    for is_training in (True, False):
-        assert alphabet.describe(is_training, side, text) == unknown

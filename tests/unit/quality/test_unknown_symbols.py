@@ -29,8 +29,6 @@ def test_unknown_symbols_are_told_once(caplog: pytest.LogCaptureFixture) -> None
     assert [*checked_symbols(["abc\tV;PST\n"], TOKENIZER, where)] == ["abc\tV;PST\n"]
     assert [*checked_symbols(["a😀\tb\tc"], tiny_tokenizer(), where)]
     assert not caplog.messages
-
-
-def test_a_second_tab_is_an_error() -> None:
+    # A second tab is an error.
     with pytest.raises(InputError, match=r"^stdin:2: 2 tabs; write TEXT<TAB>FEATURES, with ';' be"):
         [*checked_symbols(["abc\tV", "abc\tV\tPST"], TOKENIZER, where)]

@@ -93,13 +93,9 @@ def test_ray_translates_to_the_file_that_the_student_reads(
     stages = plan([*call, "translate.launch=ray"], capsys)
     assert {"launch=ray", "join=true"} <= {*stages["04_translate"]}
     assert stages["05_student"] == plan(call, capsys)["05_student"]
-    assert "translate.join cannot be set" in refused([*call, "translate.join=true"], capsys)
-    assert "student.launch=ray is not for a recipe" in refused(
-        [*call, "student.launch=ray"], capsys
-    )
+    assert "student.launch=ray is not for" in refused([*call, "student.launch=ray"], capsys)
 
 
-@pytest.mark.thorough
 def test_the_teachers_translate_more_text(base: list[str], tmp_path: Path, capsys: Capture) -> None:
     more = tmp_path / "more.src.gz"
     more.touch()
@@ -166,49 +162,28 @@ class Thin(nn.Linear):
 
 EXPERIMENT = """# @package _global_
 defaults:
-  - override /data: {data}
-  - override /tokenizer: words
+  - override /data: g2p
   - override /metrics: exact
   - _self_
-data: {{{keys}}}
+data: {{root: {root}, lang: dut}}
 model: {{feed_forward: "own_code:Thin", tie_embeddings: none}}
 callbacks: {{own: ["own_code:Watch"], patience: 3}}
 """
 
 
-@pytest.mark.parametrize(
-    ("recipe", "data", "keys"),
-    [
-        ("distill", "g2p", "root: {root}, lang: dut"),
-        pytest.param("backtranslate", "tanaka_enja", "root: {root}", marks=pytest.mark.thorough),
-        pytest.param(
-            "distill",
-            "folder",
-            "root: {root}, source: en, target: ja, test_size: 0",
-            marks=pytest.mark.thorough,
-        ),
-    ],
-)
 def test_every_stage_of_any_experiment_is_checked_before_the_first(
-    recipe: str,
-    data: str,
-    keys: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: Capture,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     for split in ("train", "dev", "test"):
-        for name in (f"{split}.en", f"{split}.ja", f"dut_{split}.tsv"):
-            (tmp_path / name).write_text("a\tb\n")
+        (tmp_path / f"dut_{split}.tsv").write_text("a\tb\n")
     (tmp_path / "own_code.py").write_text(OWN_CODE)
     (tmp_path / "conf" / "experiment").mkdir(parents=True)
     file = tmp_path / "conf" / "experiment" / "mine.yaml"
-    file.write_text(EXPERIMENT.format(data=data, keys=keys.format(root=tmp_path)))
+    file.write_text(EXPERIMENT.format(root=tmp_path))
     monkeypatch.setenv(CONFIG_DIR, str(tmp_path / "conf"))
     monkeypatch.delenv(TRUST, raising=False)
     monkeypatch.syspath_prepend(str(tmp_path))
-    call = [f"recipe={recipe}", "experiment=mine", "output=r"]
-    call += [f"monolingual={tmp_path}/dev.ja"] if recipe == "backtranslate" else []
+    call = ["recipe=distill", "experiment=mine", "output=r"]
     stages = plan(call, capsys)
     # Each call begins with its verb and --config-dir FOLDER.
     trained = [arguments[3:] for arguments in stages.values() if arguments[0] == "train"]
@@ -239,101 +214,82 @@ def test_a_reverse_model_chooses_if_there_is_no_reference(
     call = ["recipe=distill", *base, "output=r", "interpolation=2", f"monolingual={more}"]
     call += [f"reverse={tmp_path}/reverse", "select.batch_tokens=9", "clean=true"]
     models = f"clean.models=[{tmp_path}/forward,{tmp_path}/reverse]"
-    stages = plan([*call, models], capsys)
-    assert "reference=r/01_text/train.tgt" in stages["05_select"]
+    stages = plan([*call, models, "metrics=tokenized"], capsys)
+    selected = {"reference=r/01_text/train.tgt", "tokenize=none", "lowercase=false"}
+    assert selected <= {*stages["05_select"]}
     nbest = "r/07_translate_monolingual/synthetic.tgt.jsonl"
     assert {"decoding.nbest=2", "format=json"} <= {*stages["07_translate_monolingual"]}
-    chosen = {f"reverse={reverse}", f"nbest={nbest}", f"source={more}", "batch_tokens=9"}
-    assert chosen <= {*stages["08_select_monolingual"]}
+    selected = {f"reverse={reverse}", f"nbest={nbest}", f"source={more}", "batch_tokens=9"}
+    assert selected <= {*stages["08_select_monolingual"]}
     pair = f"data.train=[{more},r/08_select_monolingual/synthetic.tgt]"
     assert pair in stages["09_clean_monolingual"]
     assert models.removeprefix("clean.") in stages["06_clean"]
-    asked = ["teacher=http://localhost:1/v1", "translate.model_name=m"]
-    stages = plan([*(key for key in call if not key.startswith("select")), *asked], capsys)
-    assert {f"reverse={reverse}", "candidates=2"} <= {*stages["04_translate_monolingual"]}
-    assert "reverse" not in " ".join(stages["02_translate"])
-    searches = ["translate.decoding=sampling", "output=my out,dir=1"]
-    sampling = plan([*call, *searches, "metrics=tokenized"], capsys)
+    sampling = plan([*call, "translate.decoding=sampling"], capsys)
     assert {"decoding=sampling", "decoding.nbest=2"} <= {*sampling["04_translate"]}
-    assert "output='my out,dir=1/04_translate/train.tgt.jsonl'" in sampling["04_translate"]
     assert "decoding.beam_size" not in " ".join(sampling["04_translate"])
-    assert {"tokenize=none", "lowercase=false"} <= {*sampling["05_select"]}
     for wrong, message in (
         (f"reverse={tmp_path}/forward", "translates src to tgt, and tgt to src is wanted"),
-        (f"clean.models=[{tmp_path}/reverse]", "clean: models=["),
-        ("clean.keep=0.8", "clean: keep=0.8 is of the pairs that models= rank"),
         (f"clean.models=[{tmp_path}/reverse,{tmp_path}/reverse]", "clean.models: "),
         ("interpolation=null", "reverse= chooses for interpolation=N and monolingual=FILE"),
         ("select.reverse=x", "select.reverse cannot be set"),
     ):
         assert message in refused([*call, wrong], capsys)
-
-
-def test_a_stage_reads_the_models_that_clean_its_text(base: list[str], tmp_path: Path) -> None:
-    for name, source, target in (("forward", "src", "tgt"), ("reverse", "tgt", "src")):
-        write_checkpoint(tmp_path / name, source, target)
-    models = [f"models=[{tmp_path}/forward,{tmp_path}/reverse]"]
+    # A stage reads the models that clean its text.
     recipe = Distill(text="distilled", teachers=[str(tmp_path / "forward")], clean=True)
-    planned = plan_recipe(recipe, tmp_path / "r", base, {"clean": models})
+    settings = {"clean": [models.removeprefix("clean.")]}
+    planned = plan_recipe(recipe, tmp_path / "r", base, settings)
     [clean] = [stage for stage in planned.stages if stage.verb == "clean"]
-    files = {tmp_path / name / "checkpoints" / "best.ckpt" for name in ("forward", "reverse")}
-    assert files <= {*clean.inputs}
+    forward = tmp_path / "forward" / "checkpoints" / "best.ckpt"
+    assert {forward, reverse} <= {*clean.inputs}
 
 
-@pytest.mark.thorough
-def test_teachers_that_are_servers_or_files(
-    base: list[str], tmp_path: Path, capsys: Capture
-) -> None:
-    more = tmp_path / "more.src"
-    more.write_text("alpha\n")
-    call = ["recipe=distill", *base, "output=r", "clean=true"]
-    asked = ["teacher=http://localhost:1/v1", f"monolingual={more}", "interpolation=3"]
-    settings = ["translate.model_name=m", "translate.source=en", "clean.filters.copy=false"]
-    stages = plan([*call, *asked, *settings], capsys)
-    assert list(stages) == [
-        "01_text",
-        "02_translate",
-        "03_clean",
-        "04_translate_monolingual",
-        "05_clean_monolingual",
-        "06_student",
-        "07_evaluate",
-    ]
-    reference = "reference=r/01_text/train.tgt"
-    asked_keys = {"candidates=3", reference, "source=en", "target=tgt", "answers=r/answers.jsonl"}
-    assert asked_keys < {*stages["02_translate"]}
-    assert "filters.copy=false" in stages["03_clean"]
-    monolingual = stages["04_translate_monolingual"]
-    assert f"input={more}" in monolingual and "reference" not in " ".join(monolingual)
-    student = " ".join(stages["06_student"])
-    assert "train:[r/03_clean/source.txt,r/03_clean/target.txt]" in student
-    assert "train:[r/05_clean_monolingual/source.txt" in student
-    folder = tmp_path / "made"
-    folder.mkdir()
+def test_a_teacher_is_a_server_or_files(base: list[str], tmp_path: Path, capsys: Capture) -> None:
+    call = ["recipe=distill", *base, "output=r", "text=distilled"]
+    server = ["teacher=http://localhost:1/v1", "interpolation=3", "clean=true"]
+    stages = plan([*call, *server, "translate.model_name=m"], capsys)
+    assert list(stages) == ["01_text", "02_translate", "03_clean", "04_student", "05_evaluate"]
+    keys = {"candidates=3", "reference=r/01_text/train.tgt", "answers=r/answers.jsonl"}
+    assert keys < {*stages["02_translate"]}
+    assert "data.train=[r/03_clean/source.txt,r/03_clean/target.txt]" in stages["04_student"]
     for name in ("train.src", "train.tgt", "all.tsv", "all.tgt"):
-        (folder / name).write_text("a\tb\n" if name == "all.tsv" else "a\n")
+        (tmp_path / name).write_text("a\tb\n" if name == "all.tsv" else "a\n")
     for name, files in {
-        "": f"{folder}/train.src,{folder}/train.tgt",
-        "/all.tsv": f"{folder}/all.tsv",
-        "/all.tgt": f"r/01_text/train.src,{folder}/all.tgt",
+        "": f"{tmp_path}/train.src,{tmp_path}/train.tgt",
+        "/all.tsv": f"{tmp_path}/all.tsv",
+        "/all.tgt": f"r/01_text/train.src,{tmp_path}/all.tgt",
     }.items():
-        stages = plan([*call[:-1], f"teacher={folder}{name}", "text=distilled"], capsys)
+        stages = plan([*call, f"teacher={tmp_path}{name}"], capsys)
         assert list(stages) == ["01_text", "02_student", "03_evaluate"]
         assert f"data.train=[{files}]" in stages["02_student"]
-    assert "files translate no" in refused([*call, f"teacher={folder}", "interpolation=2"], capsys)
+    files = [*call, f"teacher={tmp_path}", "interpolation=2"]
+    assert "files translate no" in refused(files, capsys)
 
 
-def test_arguments_for_stages_that_do_not_exist_are_refused(
+def test_back_translation_writes_sources_for_a_text_of_the_target(
     base: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     write_checkpoint(tmp_path / "run", "tgt", "src")
     (tmp_path / "mono").write_text("alpha\n")
-    back = ["recipe=backtranslate", *base, "monolingual=~/mono", "reverse=~/run", "output=r"]
-    assert f"input={tmp_path}/mono" in plan(back, capsys)["03_translate"]
-    assert refused([*back, "reverse.model.d_modle=64"], capsys).startswith(
-        "reverse.model.d_modle=64 does nothing: there is no stage reverse"
-    )
+    call = ["recipe=backtranslate", *base, "monolingual=~/mono", "output=r", "bitext_share=0.25"]
+    stages = plan(call, capsys)
+    assert list(stages) == [
+        "01_text",
+        "02_reverse",
+        "03_evaluate_reverse",
+        "04_translate",
+        "05_forward",
+        "06_evaluate",
+    ]
+    assert {"data.source=tgt", "data.target=src"} <= {*stages["02_reverse"]}
+    corpora = argument(stages["05_forward"], "data.corpora")
+    assert f"synthetic:{{train:[r/04_translate/synthetic.src,{tmp_path}/mono]" in corpora
+    assert "tag:backtranslated" in corpora and "weight:0.75" in corpora
+    # An existing reverse model needs no stage.
+    existing = [*call, "reverse=~/run"]
+    assert f"input={tmp_path}/mono" in plan(existing, capsys)["03_translate"]
+    message = refused([*existing, "reverse.model.d_modle=64"], capsys)
+    assert message.startswith("reverse.model.d_modle=64 does nothing: there is no stage reverse")
 
 
 @pytest.mark.parametrize(
@@ -341,21 +297,15 @@ def test_arguments_for_stages_that_do_not_exist_are_refused(
     [
         ("recipe=distil", "recipe=distil names no recipe; choose recipe=distill or recipe=backtr"),
         ("recipe=distill", "recipe needs a value for output="),
-        ("recipe=distill output=o${x}", "o${x}: ${ stands for the value of another key"),
         ("recipe=distill output=r teacherz=3", "unknown key teacherz (did you mean teach"),
         ("recipe=distill output=r teachers=0", "teachers=0 must be at least 1"),
-        ("recipe=distill output=r teachers=[]", "teachers=[] names no run"),
         ("recipe=distill output=r teacher=a teachers=2", "teacher= and teachers= are both given"),
         ("recipe=distill output=r student.data.train=x", "student.data.train cannot be set"),
-        ("recipe=distill output=r hydra.run.dir=x", "hydra.run.dir=x is not for a recipe"),
         ("recipe=distill output=r seed", "seed is not for a recipe, which takes KEY=VALUE"),
         ("recipe=distill output=r student.data.target_tag=true", "data.target_tag=true does not"),
         ("recipe=distill output=r evaluate.scores=[blue]", "evaluate: metric blue is unknown"),
-        ("recipe=distill output=r data=files data.root=x", "data.root is not read with data.corp"),
         ("recipe=distill output=r evaluate.terms=gone", "gone: no such file"),
-        ("recipe=distill output=r monolingual=nix dry_run=true", "nix: no such file"),
         ("recipe=backtranslate output=r monolingual=a.tsv", "monolingual=a.tsv must be plain"),
-        ("recipe=backtranslate output=r monolingual=a bitext_share=1", "bitext_share=1.0 "),
     ],
 )
 def test_a_wrong_call_is_refused_in_one_line(

@@ -4,7 +4,6 @@ import json
 import re
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -55,50 +54,51 @@ def choice(text: str | None, **more: Any) -> dict[str, Any]:
         ([choice("As an AI language model, I have no opinion.")], [], "refusal"),
         ([choice(None, message={"refusal": "no"})], [], "refusal"),
         ([choice("ab", finish_reason="content_filter")], [], "refusal"),
-        ([choice("Entschuldigung, ich kann nicht.")], ["Entschuldigung, ich kann nicht."], None),
         ([choice("I'm sorry, I can't come.")], ["I'm sorry, I can't come."], None),
         ([choice("ab", finish_reason="length")], [], "cut off"),
-        ([choice("Here it is:\nHallo")], [], "not one line"),
         ([choice("half \ud800")], [], "not one line"),
         ([choice(" ")], [], "empty"),
         ([], [], "empty"),
-        ([{"text": "old"}], [], "unknown format"),
         (None, [], "unknown format"),
     ],
 )
 def test_what_counts_as_an_answer(choices: Any, texts: list[str], fault: str | None) -> None:
     values = {"choices": choices, "usage": {"prompt_tokens": 3, "completion_tokens": 2}}
     assert teacher("http://localhost").read(values) == Answer(texts, fault, (3, 2))
-    assert teacher("http://localhost").read([1]).fault == "unknown format"
+    # An answer is kept whatever its usage is.
+    for usage, tokens in (
+        ({"prompt_tokens": None, "completion_tokens": 2}, (0, 2)),
+        ({"prompt_tokens": float("inf")}, (0, 0)),
+        ([1], (0, 0)),
+    ):
+        answer = teacher("http://localhost").read(values | {"usage": usage})
+        assert answer == Answer(texts, fault, tokens)
 
 
 def test_what_is_asked() -> None:
     prompt = "{source} {target} {text} {other} }"
-    one = teacher("http://localhost/v1/", prompt=prompt, parameters={"temperature": 0})
+    chat = teacher("http://localhost/v1/", prompt=prompt, parameters={"temperature": 0})
     content = "English German a {source} b {other} }"
     messages = [{"role": "user", "content": content}]
-    assert one.request("a {source} b") == {"model": "m", "messages": messages, "temperature": 0}
-    chat = "/v1/chat/completions"
-    for address in ("http://localhost", "http://localhost/v1", f"http://localhost{chat}"):
-        assert teacher(address).url == f"http://localhost{chat}"
-    assert teacher("https://[::1]:8/x/v2").url == "https://[::1]:8/x/v2/chat/completions"
-    ours = RemoteTeacher(server="http://localhost:5000/translate", source="en", target="de")
-    assert ours.request("a") == {"q": "a", "source": "en", "target": "de", "format": "text"}
-    assert ours.url == ours.server and ours.read({"translatedText": "b"}).texts == ["b"]
+    assert chat.request("a {source} b") == {"model": "m", "messages": messages, "temperature": 0}
+    path = "/v1/chat/completions"
+    for address in ("http://localhost", "http://localhost/v1", f"http://localhost{path}"):
+        assert teacher(address).url == f"http://localhost{path}"
+    plain = RemoteTeacher(server="http://localhost:5000/translate", source="en", target="de")
+    assert plain.request("a") == {"q": "a", "source": "en", "target": "de", "format": "text"}
+    assert plain.url == plain.server and plain.read({"translatedText": "b"}).texts == ["b"]
     # All that changes an answer changes the hash, and nothing else does.
-    others: list[dict[str, Any]] = [
+    changes: list[dict[str, Any]] = [
+        {},
         {"prompt": "{text}"},
         {"model_name": "n"},
         {"candidates": 2},
-        {"parameters": {"top_p": 0}},
+        {"parameters": {"logit_bias": {5: 1, "6": 2}}},
     ]
-    hashes = {teacher("http://localhost", **changes).request_hash("a") for changes in others}
-    same = [teacher(f"http://localhost{end}", tries=2) for end in ("", "/v1")]
-    assert len({*hashes, *(each.request_hash("a") for each in same)}) == 5
-    # Nor does the order of the parameters change it.
-    biases = [{5: 1, "6": 2}, {"6": 2, 5: 1}]
-    orders = [{"top_p": 1, "logit_bias": bias} for bias in biases]
-    assert len({teacher("http://a", parameters=p).request_hash("a") for p in orders}) == 1
+    same: list[dict[str, Any]] = [{"tries": 2}, {"parameters": {"logit_bias": {"6": 2, 5: 1}}}]
+    hashes = [teacher("http://a", **change).request_hash("a") for change in changes]
+    assert len({*hashes}) == 5
+    assert {teacher("http://a/v1", **change).request_hash("a") for change in same} < {*hashes}
 
 
 @pytest.mark.parametrize(
@@ -106,15 +106,11 @@ def test_what_is_asked() -> None:
     [
         ({"server": "ftp://a"}, "server= must be as http"),
         ({"server": f"https://user:{KEY}@a/v1"}, "server= must be as http"),
-        ({"server": f"https://a/v1?key={KEY}"}, "server= must be as http"),
-        ({"server": "http://a:port"}, "server= must be as http"),
         ({"api_key_env": KEY}, "api_key_env= must be the name"),
-        ({"model_name": None}, "a chat API needs model_name=NAME"),
         ({"prompt": "text"}, "a chat API needs model_name=NAME, and {text}"),
         ({"server": "http://localhost/translate"}, "model_name=, prompt=, parameters= and"),
         ({"tries": 0}, "tries=0 must be at least 1"),
         ({"parameters": {"n": 2, "stream": True, "top_p": 1}}, "parameters= cannot set n, stream;"),
-        ({"max_left_out": 1.5}, "max_left_out=1.5 must be from 0 to 1"),
     ],
 )
 def test_wrong_settings(changes: dict[str, Any], message: str) -> None:
@@ -123,91 +119,62 @@ def test_wrong_settings(changes: dict[str, Any], message: str) -> None:
     assert KEY not in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("usage", "tokens"),
-    [
-        ({"prompt_tokens": None, "completion_tokens": 2}, (0, 2)),
-        ({"prompt_tokens": "many"}, (0, 0)),
-        ({"prompt_tokens": float("inf")}, (0, 0)),
-        ([1], (0, 0)),
-        (None, (0, 0)),
-    ],
-)
-def test_an_answer_is_kept_whatever_its_usage_is(usage: Any, tokens: tuple[int, int]) -> None:
-    values = {"choices": [{"message": {"content": "a"}}], "usage": usage}
-    assert teacher("http://localhost").read(values) == Answer(["a"], None, tokens)
-
-
 def test_nothing_is_lost_and_nothing_asked_twice(server: ChatServer, tmp_path: Path) -> None:
     server.fault = now_and_then(0.6)
     texts = [*TEXTS, "", TEXTS[3]]
-    found = ask(server, texts, tmp_path / "a")
-    assert {text: answer.texts for text, answer in found.items()} == {
-        text: [text.upper()] for text in TEXTS
-    }
+    file = tmp_path / "answers"
+    answers = ask(server, texts, file)
+    for text in TEXTS:
+        assert answers[text].texts == [text.upper()]
     assert max(server.asked.values()) > 2 and {*server.answered.values()} == {1}
-    lines = [json.loads(line) for line in (tmp_path / "a").read_text().splitlines()]
-    assert sorted(line["line"] for line in lines) == [1, 2, 3, *range(5, 41), 42]
-    assert sum(answer.tokens[0] for answer in found.values()) <= 10 * server.asked.total()
+    lines = [json.loads(line)["line"] for line in file.read_text().splitlines()]
+    assert sorted(lines) == [1, 2, 3, *range(5, 41), 42]
     # A process was killed while it wrote the last line.
-    whole = (tmp_path / "a").read_bytes()
-    (tmp_path / "a").write_bytes(whole[:-9])
+    file.write_bytes(file.read_bytes()[:-9])
     server.asked.clear()
     server.fault = lambda text, number: ""
-    assert ask(server, texts, tmp_path / "a") == found | {
-        text: found[text]._replace(tokens=(10, 5)) for text in server.asked
-    }
-    assert sum(server.asked.values()) == 1
+    again = ask(server, texts, file)
+    [text] = server.asked
+    assert again == answers | {text: answers[text]._replace(tokens=(10, 5))}
+    assert server.asked[text] == 1
 
 
 def test_lines_without_an_answer_are_given_up(server: ChatServer, tmp_path: Path) -> None:
     faults = {TEXTS[1]: "refusal", TEXTS[2]: "empty", TEXTS[3]: "500", TEXTS[4]: "cut"}
     server.fault = lambda text, number: faults.get(text, "")
-    found = ask(server, TEXTS[:6], tmp_path / "a", tries=3)
-    assert [found[text].fault for text in TEXTS[:6]] == [
-        *(None, "refusal", "empty", found[TEXTS[3]].fault, "cut JSON", None)
-    ]
-    assert (found[TEXTS[3]].fault or "").startswith("status 500: {")
+    answers = ask(server, TEXTS[:6], tmp_path / "a", tries=3)
+    assert (answers[TEXTS[3]].fault or "").startswith("status 500: {")
+    del answers[TEXTS[3]]
+    assert [a.fault for a in answers.values()] == [None, "refusal", "empty", "cut JSON", None]
     assert {server.asked[text] for text in faults} == {3}
-    assert found[TEXTS[1]].tokens == (30, 15)
+    assert answers[TEXTS[1]].tokens == (30, 15)
     # A later call asks again where the fault was transient.
     server.fault = lambda text, number: ""
-    found = ask(server, TEXTS[:6], tmp_path / "a", tries=3)
-    assert [found[text].fault for text in TEXTS[:6]] == [*(None, "refusal", "empty"), *[None] * 3]
+    answers = ask(server, TEXTS[:6], tmp_path / "a", tries=3)
+    assert [a.fault for a in answers.values()] == [None, "refusal", "empty", None, None, None]
     assert sum(server.asked.values()) == 2 + 4 * 3 + 2
     (tmp_path / "a").write_text('{"hash": "1"}\n')
     with pytest.raises(InputError, match=r"a: a line is no answer \('texts'\); remove it"):
         ask(server, TEXTS, tmp_path / "a")
 
 
-@pytest.mark.parametrize("status", ["400", "413", "422"])
-def test_a_server_that_rejects_all_lines_loses_none(
-    server: ChatServer, tmp_path: Path, status: str
-) -> None:
-    server.fault = lambda text, number: "" if server.asked.total() < 9 else status
-    with pytest.raises(InputError, match=rf"8 lines in a row have no answer \(status {status}: "):
+def test_a_server_that_rejects_all_lines_loses_none(server: ChatServer, tmp_path: Path) -> None:
+    server.fault = lambda text, number: "" if server.asked.total() < 9 else "422"
+    with pytest.raises(InputError, match=r"8 lines in a row have no answer \(status 422: "):
         ask(server, TEXTS, tmp_path / "a", concurrency=1)
     # The same request has the same fault, and is not tried again.
     assert server.asked[TEXTS[9]] == 1
     assert len((tmp_path / "a").read_text().splitlines()) == 9
     server.fault = lambda text, number: ""
-    found = ask(server, TEXTS, tmp_path / "a", concurrency=1)
-    assert [found[text].texts for text in TEXTS] == [[text.upper()] for text in TEXTS]
-
-
-def test_one_rejected_line_does_not_stop_a_call(server: ChatServer, tmp_path: Path) -> None:
-    server.fault = lambda text, number: "400" if text == TEXTS[0] else ""
-    for asked in (1, 2):
-        found = ask(server, TEXTS[:3], tmp_path / "a", concurrency=1)
-        assert counts(found.values()).startswith("status 400 1, answered 2, ")
-        assert [server.asked[text] for text in TEXTS[:3]] == [asked, 1, 1]
+    answers = ask(server, TEXTS, tmp_path / "a", concurrency=1)
+    assert [answers[text].texts for text in TEXTS] == [[text.upper()] for text in TEXTS]
 
 
 def test_many_long_lines_in_a_row_are_no_outage(server: ChatServer, tmp_path: Path) -> None:
     server.fault = lambda text, number: "413" if 1 <= int(text.split()[1]) < 21 else ""
     for asked in (1, 2):
-        found = ask(server, TEXTS, tmp_path / "a", concurrency=1)
-        assert counts(found.values()).startswith("answered 20, status 413 20, ")
+        answers = ask(server, TEXTS, tmp_path / "a", concurrency=1)
+        assert counts(answers.values()).startswith("answered 20, status 413 20, ")
         assert {server.asked[text] for text in TEXTS[1:21]} == {asked}
         # After each eighth of them, the server has been asked for a line that it had answered.
         assert server.asked.total() == 20 + 22 * asked
@@ -257,40 +224,8 @@ def test_a_key_goes_nowhere_else(monkeypatch: pytest.MonkeyPatch, server: ChatSe
     assert "schl" not in str(error.value)
 
 
-@pytest.mark.parametrize("escaped", [KEY.replace("/", r"\/"), r"\u0073k\/test\u002B0123456789"])
-def test_a_key_with_escapes_is_masked(server: ChatServer, escaped: str) -> None:
-    client = Client(teacher(server.url))
-    server.translate = lambda text, n: [r'a\b "KEY" in JSON']
-    server.encode = lambda values: json.dumps(values).replace("KEY", escaped)
-    assert client.ask("b").texts == [r'a\b "***" in JSON']
-    # Some servers put the JSON that they were sent into a text of their own.
-    server.translate = lambda text, n: [json.dumps({"key": "KEY"})]
-    server.encode = lambda values: json.dumps(values).replace("KEY", json.dumps(escaped)[1:-1])
-    assert client.ask("c").texts == ['{"key": "***"}']
-    server.fault = lambda text, number: "400"
-    server.encode = lambda values: " " * 1990 + f'{{"error": "{escaped} is wrong'
-    assert client.ask("d").fault == 'status 400: {"error": "*** is wrong'
-    server.fault = lambda text, number: "403"
-    with pytest.raises(InputError, match=r'answers 403 \(\{"error": "\*\*\* is wrong\)'):
-        client.ask("e")
-
-
-@contextmanager
-def http_server(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
-    """The address of a server in a thread."""
-    handler.log_message = lambda *_: None  # type: ignore[assignment,method-assign]
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join(20)
-
-
 def test_a_redirection_does_not_get_the_key() -> None:
-    seen: list[str] = []
+    headers: list[str] = []
 
     class Redirecting(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -299,34 +234,26 @@ def test_a_redirection_does_not_get_the_key() -> None:
             self.end_headers()
 
         def do_GET(self) -> None:
-            seen.append(str(self.headers))
+            headers.append(str(self.headers))
             self.send_error(404)
 
-    with http_server(Redirecting) as url, pytest.raises(InputError, match="answers 404"):
-        Client(teacher(url)).ask("a")
-    assert len(seen) == 1 and KEY not in seen[0]
+    with ThreadingHTTPServer(("127.0.0.1", 0), Redirecting) as server:
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        with pytest.raises(InputError, match="answers 404"):
+            Client(teacher(f"http://127.0.0.1:{server.server_port}")).ask("a")
+        server.shutdown()
+    assert len(headers) == 1 and KEY not in headers[0]
 
 
 def test_a_key_without_https_goes_to_no_proxy(
     server: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[str] = []
-
-    class Proxy(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            seen.append(str(self.headers))
-            self.send_error(404)
-
     for name in ("no_proxy", "NO_PROXY", "REQUEST_METHOD"):
         monkeypatch.delenv(name, raising=False)
-    with http_server(Proxy) as url:
-        monkeypatch.setenv("http_proxy", url)
-        assert Client(teacher(server.url)).ask("a").texts == ["A"]
-        assert seen == []
-        # A request without a key may go there; then no message names a key.
-        with pytest.raises(InputError, match=r"answers 404 .*check the address and the model$"):
-            Client(teacher(server.url, api_key_env=None)).ask("a")
-    assert len(seen) == 1 and KEY not in seen[0]
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    assert Client(teacher(server.url)).ask("a").texts == ["A"]
+    with pytest.raises(InputError, match="Connection refused"):
+        Client(teacher(server.url, api_key_env=None)).ask("a")
 
 
 def test_ask_writes_the_pairs_that_have_an_answer(
@@ -340,8 +267,6 @@ def test_ask_writes_the_pairs_that_have_an_answer(
     server.translate = lambda text, n: ["other words here", text.upper(), "nothing"][:n]
     call = [f"server={server.url}", "model_name=m", f"prompt={prompt}", f"input={source}"]
     call = ["ask", *call, "source=en", "target=de", f"output={tmp_path}/out", "concurrency=1"]
-    assert main([*call, "candidates=2"]) == 2
-    assert "candidates=N goes with one of reference=FILE and reverse" in capsys.readouterr().err
     assert main([*call, "candidates=2", f"reference={reference}", "max_left_out=0.4"]) == 0
     out = tmp_path / "out"
     assert (out / "source.txt").read_text() == "a b c d\nx y z w\n"
@@ -352,34 +277,12 @@ def test_ask_writes_the_pairs_that_have_an_answer(
     assert "answered 2, refusal 1, tokens in 80, tokens out 50" in printed.out
     assert server.bodies[0]["messages"][0]["content"] == "dog => Hund\nEnglish to German: a b c d"
     assert KEY not in printed.out + printed.err + "".join(f.read_text() for f in out.iterdir())
-    source.write_text("no\n", encoding="utf-8")
-    assert main(call) == 2
-    assert "1 of 1 different lines have no answer" in capsys.readouterr().err
+    for file in (f"answers={source}", f"answers={out}/target.txt", f"input={out}/source.txt"):
+        assert main([*call, file]) == 2
+        assert "would be overwritten" in capsys.readouterr().err
 
 
-def test_no_input_is_overwritten(
-    server: ChatServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    files = [tmp_path / name for name in ("source.txt", "target.txt", "left_out.jsonl", "in.en")]
-    for file in files:
-        file.write_text("{text}\n")
-    (tmp_path / "link").symlink_to(tmp_path)
-    for source, more in (
-        (files[0], []),
-        (tmp_path / "link" / "source.txt", []),
-        (files[3], [f"reference={files[1]}", "candidates=2"]),
-        (files[3], [f"prompt={files[2]}"]),
-        (files[3], [f"answers={files[3]}"]),
-        (files[3], [f"answers={files[0]}"]),
-    ):
-        assert call(server, source, tmp_path, *more) == 2
-        message = capsys.readouterr().err
-        assert message.count("\n") == 1
-        assert "would be overwritten; give another output= or answers=" in message
-    assert {file.read_text() for file in files} == {"{text}\n"} and not server.asked
-
-
-@pytest.mark.parametrize("text", ["one line without an end", "two\nlines", '{"line": 1, "fault'])
+@pytest.mark.parametrize("text", ["one line without an end", '{"line": 1, "fault'])
 def test_a_file_of_something_else_is_not_cut(
     server: ChatServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
 ) -> None:
@@ -390,7 +293,7 @@ def test_a_file_of_something_else_is_not_cut(
     assert f"{answers} was not written by such a call" in capsys.readouterr().err
     assert answers.read_text() == text and not server.asked
     # The beginning of an answer is of a process that was killed.
-    for start in ("", '{"ha', '{"hash": "0123'):
+    for start in ("", '{"ha'):
         answers.write_text(start)
         assert call(server, source, tmp_path / "out", f"answers={answers}") == 0
         assert json.loads(answers.read_text())["texts"] == ["A"]
@@ -399,16 +302,14 @@ def test_a_file_of_something_else_is_not_cut(
 def test_too_many_lines_without_an_answer(
     server: ChatServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    source, output = tmp_path / "in.en", tmp_path / "out"
+    source = tmp_path / "in.en"
+    output = tmp_path / "out"
     # Equal and blank lines do not count.
     source.write_text("".join(f"{text}\n" for text in [*TEXTS[:10], *[TEXTS[0]] * 9, ""]))
     server.fault = lambda text, number: "400" if text in TEXTS[:2] else ""
     assert call(server, source, output) == 2
-    message = f"2 of 10 different lines have no answer: {output}/left_out.jsonl tells why; "
-    assert message in capsys.readouterr().err
-    left_out = [json.loads(line) for line in (output / "left_out.jsonl").read_text().splitlines()]
-    assert len(left_out) == 12 and left_out[0]["fault"].startswith("status 400: ")
+    assert "2 of 10 different lines have no answer" in capsys.readouterr().err
+    left_out = (output / "left_out.jsonl").read_text().splitlines()
+    assert len(left_out) == 12 and json.loads(left_out[0])["fault"].startswith("status 400: ")
     assert call(server, source, output, "max_left_out=0.2") == 0
-    server.fault = lambda text, number: "400" if text == TEXTS[1] else ""
-    assert call(server, source, output) == 0
-    assert [server.asked[text] for text in TEXTS[:3]] == [3, 3, 1]
+    assert [server.asked[text] for text in TEXTS[:3]] == [2, 2, 1]

@@ -31,18 +31,6 @@ def embedded(page: str) -> dict[str, object]:
     return data
 
 
-def test_the_page_needs_nothing_else() -> None:
-    page = attention_page(attention_view(["▁A", "▁man"], ["▁Ein", "▁Mann"]))
-    assert not re.search(r"https?:|//\w+\.|@import|url\(|\bfetch\b|XMLHttp", page)
-    elements = Elements(page)
-    for tag, attributes in elements.found:
-        assert not {"src", "href", "srcset", "action"} & set(attributes), tag
-        assert not [name for name in attributes if name.startswith("on")], tag
-    policy = next(a["content"] for _, a in elements.found if "http-equiv" in a)
-    assert policy is not None
-    assert policy.startswith("default-src 'none';")
-
-
 def test_what_stands_in_a_sentence_stays_text() -> None:
     view = attention_view([HOSTILE], ["<b>"], text=HOSTILE)
     harmless = attention_view(["a"], ["b"])
@@ -71,14 +59,3 @@ def test_the_page_holds_every_weight_and_measure() -> None:
                 assert one["weights"] == expected
                 character = kind.characters[layer][head]
                 assert one["entropy"] == character.entropy
-
-
-def test_the_numbers_are_written_for_programs_too() -> None:
-    view = attention_view(["▁A"], ["▁Ein"], layers=2, heads=3)
-    told = json.loads(json.dumps(view.to_json()))
-    assert [one["kind"] for one in told["attention"]] == ["encoder", "decoder", "cross"]
-    heads = told["attention"][2]["heads"]
-    assert [(head["layer"], head["head"]) for head in heads] == [
-        (layer, head) for layer in range(2) for head in range(3)
-    ]
-    assert heads[4]["confidence"] == view.kinds[2].characters[1][1].confidence

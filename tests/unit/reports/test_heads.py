@@ -7,24 +7,20 @@ import pytest
 
 from tests.helpers.model.models import tiny_transformer
 from transformer.evaluation.head_ablation import Scorer, ablate
-from transformer.model.head_masks import HeadName, attention_heads, parse_heads, switch_off
-from transformer.model.transformer import Transformer
+from transformer.model.head_masks import HeadName, attention_heads
 from transformer.reports.heads import HeadReport
-
-
-def measured(model: Transformer, calls: list[int], fractions: Sequence[float]) -> HeadReport:
-    def measure(off: Sequence[HeadName]) -> float:
-        calls.append(len(off))
-        return 30.0 - len(off) - sum(name.head for name in off)
-
-    scorer = Scorer("BLEU", "tok:13a", "7 sentence pairs", measure, "higher", decimals=2)
-    return HeadReport(scorer, ablate(model, measure, "higher", fractions))
 
 
 def test_a_report_tells_every_head(capsys: pytest.CaptureFixture[str]) -> None:
     calls: list[int] = []
     model = tiny_transformer(encoder_layers=1, decoder_layers=1)
-    report = measured(model, calls, [0.25, 0.5])
+
+    def measure(off: Sequence[HeadName]) -> float:
+        calls.append(len(off))
+        return 30.0 - len(off) - sum(name.head for name in off)
+
+    scorer = Scorer("BLEU", "tok:13a", "7 sentence pairs", measure, "higher", decimals=2)
+    report = HeadReport(scorer, ablate(model, measure, "higher", [0.25, 0.5]))
     told = json.loads(json.dumps(report.to_json()))
     assert calls == [0, *[1] * 12, 3, 6]
     assert (told["metric"], told["signature"], told["score"]) == ("BLEU", "tok:13a", 30.0)
@@ -38,16 +34,3 @@ def test_a_report_tells_every_head(capsys: pytest.CaptureFixture[str]) -> None:
     assert "with 12 heads: 30.00" in table
     assert "encoder.0.3  26.00       -4.00\n" in table
     assert "50% (6)" in table
-
-
-def test_a_report_says_what_was_off(capsys: pytest.CaptureFixture[str]) -> None:
-    model = tiny_transformer(share_layers="all")
-    switch_off(model, parse_heads(model, ["cross.0.2"]))
-    report = measured(model, [], [])
-    told = report.to_json()
-    assert told["heads_off"] == ["cross.0.2"]
-    assert len(told["heads"]) == 11
-    assert told["pruned"] == []
-    report.print_tables()
-    table = capsys.readouterr().err
-    assert "with 11 heads (without cross.0.2): 30.00" in table

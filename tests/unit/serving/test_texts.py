@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 from tests.helpers.decoding.translators import tiny_translator
 from transformer.common.errors import InputError
 from transformer.common.language_names import language_name
-from transformer.decoding.constraints.request import Constraints
-from transformer.decoding.constraints.terms import Glossary
 from transformer.serving.access import Access, Client, read_keys
 from transformer.serving.interfaces.deepl import parse_entries
 from transformer.serving.languages import (
@@ -40,23 +38,17 @@ TEXT = "Hello there.  How are you?\n\n\tMr. Smith left."
 def test_a_text_is_cut_where_asked(splitting: Splitting, sentences: list[str]) -> None:
     parts = split_sentences(TEXT, "en", splitting)
     assert [part.sentence for part in parts] == sentences
-    assert_no_loss(TEXT, splitting)
-    assert_no_loss("a" + " " * 1_000_000 + "b", splitting)
     long = split_sentences("word " * 500 + "a" * 2500, "en", splitting)
     sizes = [5000] if splitting == "lines" else [999, 999, 499, 1000, 1000, 500]
     assert [len(part.sentence) for part in long] == sizes
 
 
-def assert_no_loss(text: str, splitting: Splitting) -> None:
-    parts = split_sentences(text, "en", splitting)
-    assert "".join(part.blanks + part.sentence for part in parts) == text
-    assert all(part.sentence == part.sentence.strip() for part in parts)
-
-
 @given(text=st.text(alphabet="aB.?! \n\r\t\u2028\u00a0。", max_size=60))
 def test_any_text_is_cut_without_loss(text: str) -> None:
     for splitting in get_args(Splitting):
-        assert_no_loss(text, splitting)
+        parts = split_sentences(text, "en", splitting)
+        assert "".join(part.blanks + part.sentence for part in parts) == text
+        assert all(part.sentence == part.sentence.strip() for part in parts)
 
 
 def test_blanks_in_a_sentence_with_letters_become_spaces() -> None:
@@ -71,12 +63,8 @@ def test_languages_by_code_alias_variant_and_run() -> None:
     asked = ("ZH", "de-AT", "EN-us", "zh_Hans", "fr", "")
     found = [directions.code(code, targets) for code in asked]
     assert found == ["zh-hans", "de", "en", "zh-hans", None, None]
-    assert [language_name(code) for code in ("de", "zh-hans", "de-at", "tlh")] == [
-        "German",
-        "Chinese (simplified)",
-        "German (AT)",
-        "tlh",
-    ]
+    assert language_name("zh-hans") == "Chinese (simplified)"
+    assert language_name("de-at") == "German (AT)"
     with pytest.raises(InputError, match=r"en-de.*languages="):
         Directions([*directions.all, directions.all[1]])
 
@@ -91,8 +79,7 @@ def test_languages_by_code_alias_variant_and_run() -> None:
         ("en", "de"),
         ("fr", "de"),
     ]
-    chosen = [("bleu", True), ("rougel", False), ("squad_f1", False), ("exact_match", False)]
-    for metric, sentences in chosen:
+    for metric, sentences in (("bleu", True), ("rougel", False)):
         metrics = MetricsConfig(test=(metric,), validation=(metric,), choose=metric)
         run = replace(config, metrics=metrics)
         for asked in (None, True, False):
@@ -100,6 +87,9 @@ def test_languages_by_code_alias_variant_and_run() -> None:
             assert direction.sentences is (sentences if asked is None else asked)
     with pytest.raises(InputError, match="languages=english"):
         list(trained_directions(model, config, "english"))
+    wide = direction.wider(3)
+    assert wide is direction.wider(3)
+    assert wide.translator.search.nbest == 3
 
 
 def test_the_language_of_a_text_is_detected() -> None:
@@ -114,15 +104,10 @@ def test_the_language_of_a_text_is_detected() -> None:
     assert alone.detect("12 :-) 5") == [("en", 0.0)]
 
 
-def test_a_glossary_asks_for_its_phrases() -> None:
-    entries = parse_entries('dog\tHund\n"cat\tKatze\n', "tsv")
-    assert entries == {"dog": "Hund", '"cat': "Katze"}
+def test_entries_of_a_glossary_are_parsed() -> None:
+    assert parse_entries('dog\tHund\n"cat\tKatze\n', "tsv") == {"dog": "Hund", '"cat': "Katze"}
     assert parse_entries('"red dog",Hund,en,de\n', "csv") == {"red dog": "Hund"}
-    glossary = Glossary(entries)
-    asked = glossary.constraints("A dog and a dogma.")
-    assert asked == Constraints(terms=(("dog", "Hund"),))
-    assert glossary.constraints("A dogma.") is None
-    for wrong in ("dog", "", "dog\t ", "dog\t" + "d" * 101):
+    for wrong in ("dog", "dog\t ", "dog\t" + "d" * 101):
         with pytest.raises(InputError, match="no tsv of SOURCE and TARGET"):
             parse_entries(wrong, "tsv")
 

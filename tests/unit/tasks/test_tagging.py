@@ -1,7 +1,5 @@
 """Order and accuracy of a tagger, and settings that it refuses."""
 
-import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,7 @@ from tests.helpers.decoding.translators import tiny_tokenizer
 from tests.helpers.runs.runs import composed
 from tests.unit.data.datamodules.test_tagging import SENTENCES, write
 from transformer.common.errors import InputError
-from transformer.data.text.conllu import TaggedSentence, read_conllu
+from transformer.data.text.conllu import TaggedSentence
 from transformer.decoding.prediction import Tagger
 from transformer.tasks.tagging import Tagging
 
@@ -26,8 +24,8 @@ ALONE = [
 
 
 def files(folder: Path, *overrides: str, sentences: list[TaggedSentence] = SENTENCES) -> Tagging:
-    given = [f"data.{name}={write(folder / name, sentences)}" for name in ("train", "validation")]
-    config = composed(["data=files", *given, *ALONE, *overrides], folder / "cache")
+    text = [f"data.{name}={write(folder / name, sentences)}" for name in ("train", "validation")]
+    config = composed(["data=files", *text, *ALONE, *overrides], folder / "cache")
     return Tagging(config, tiny_tokenizer())
 
 
@@ -61,55 +59,25 @@ def test_words_that_training_leaves_out_are_unknown(
 ) -> None:
     long = TaggedSentence(("cat",) * 30, ("NOUN",) * 30)
     task = files(tmp_path, "data.max_length=20", sentences=[*SENTENCES, long])
-    model = task.module.model.eval()
-    tagger = Tagger(model, task.data.tokenizer)
+    tagger = Tagger(task.module.model.eval(), task.data.tokenizer)
     monkeypatch.setattr(Tagger, "load", lambda *_, **__: tagger)
-    evaluate = task.evaluator(tmp_path, "cpu")
-    read: list[Path] = []
-
-    def read_once(path: Path, max_line: int) -> Iterator[TaggedSentence]:
-        read.append(path)
-        return read_conllu(path, max_line)
-
-    monkeypatch.setattr("transformer.data.datamodules.tagging.read_conllu", read_once)
-    scores = {score.name: score for score in evaluate("validation").scores}
-    assert scores["accuracy"].signature.startswith("words:37|unknown:30|")
-    assert read == [tmp_path / "validation"]
+    scores = task.evaluator(tmp_path, "cpu")("validation").scores
+    signatures = {score.name: score.signature for score in scores}
+    assert signatures["accuracy"].startswith("words:37|unknown:30|")
 
 
-@pytest.mark.parametrize(
-    "override",
-    [
-        "tokenizer.sampling=0.1",
-        "model.decoder_pattern=sliding",
-        "data.streaming=True",
-        "loss.consistency=r_drop",
-        "model.tie_embeddings=all",
-    ],
-)
-def test_settings_of_translation_are_refused(tmp_path: Path, override: str) -> None:
-    more = ["loss.consistency_weight=1.0"] if override.startswith("loss") else []
-    with pytest.raises(InputError, match=re.escape(override)):
-        files(tmp_path, override, *more)
+def test_settings_of_translation_are_refused(tmp_path: Path) -> None:
+    for override in ("tokenizer.sampling=0.1", "data.streaming=True", "model.tie_embeddings=all"):
+        with pytest.raises(InputError, match=override):
+            files(tmp_path, override)
+    for override in ("data.test_size=50", "tokenizer.joint=false"):
+        config = composed([*ALONE, override], tmp_path)
+        with pytest.raises(InputError, match=override):
+            Tagging(config)
+        Tagging(config, tiny_tokenizer())  # a checkpoint of such a run is still good
 
 
 def test_only_learned_positions_end(tmp_path: Path) -> None:
     files(tmp_path, "model.max_length=5").data.prepare_data()
     with pytest.raises(InputError, match=r"validation:1: .* set model\.max_length="):
         files(tmp_path, "model.max_length=5", "model.positions=learned").data.prepare_data()
-
-
-@pytest.mark.parametrize(
-    "override",
-    [
-        "data.validation_size=50",
-        "data.test_size=50",
-        "data.alignment=links",
-        "tokenizer.joint=false",
-    ],
-)
-def test_settings_of_the_text_are_refused_in_a_new_run(tmp_path: Path, override: str) -> None:
-    config = composed([*ALONE, override], tmp_path)
-    with pytest.raises(InputError, match=override):
-        Tagging(config)
-    Tagging(config, tiny_tokenizer())  # a checkpoint of such a run is still good

@@ -3,7 +3,6 @@
 import math
 import os
 from collections.abc import Iterable
-from copy import deepcopy
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -13,12 +12,12 @@ import pytest
 import torch
 from pytorch_lightning import LightningModule
 
-from tests.helpers.model.models import tiny_payload, tiny_transformer
+from tests.helpers.model.models import tiny_payload
 from tests.helpers.training.fakes import fake_trainer
 from tests.helpers.training.sharded import payload, write
 from transformer.checkpoint.archive import SHARDS
 from transformer.checkpoint.checkpoint import write_payload
-from transformer.checkpoint.run_directory import find_checkpoint
+from transformer.checkpoint.run_directory import is_finished, mark_finished
 from transformer.checkpoint.sharded import SUFFIX
 from transformer.common.errors import AnotherRankFailed, InputError
 from transformer.settings.training import OptimizerConfig, ScheduleConfig
@@ -33,11 +32,13 @@ from transformer.training.checkpointing import (
     find_resumable,
     optimizer_state,
     schedule_state,
-    set_aside_outdated,
     set_aside_unused,
 )
 from transformer.training.model_selection import ModelSelection
 from transformer.training.optimization import DivergenceDetector, build_optimizer, build_schedule
+
+NAN = math.nan
+NOON = datetime(2026, 5, 1, 12).timestamp()
 
 
 class Disk(AtomicCheckpointIO):
@@ -83,14 +84,18 @@ def validate(callbacks: Iterable[Any], trainer: Mock, score: float, loss: float 
         callback.on_validation_end(trainer, module())
 
 
-def test_the_last_is_written_at_start_interval_and_end(tmp_path: Path) -> None:
+def test_the_last_is_written_at_start_interval_validation_and_end(tmp_path: Path) -> None:
     last = LastCheckpoint(tmp_path, 3)
     trainer, written = saving_trainer()
     last.on_train_start(trainer, module())
     run(last, trainer, 8)
+    last.on_validation_start(trainer, module())
+    assert last.state_dict() == {"validates": True}
+    last.on_validation_epoch_end(trainer, module())
+    assert last.state_dict() == {"validates": False}
     for _ in range(2):  # the second time there is nothing new to write
         last.on_train_end(trainer, module())
-        assert written == ["last 0", "last 3", "last 6", "last 8"]
+        assert written == ["last 0", "last 3", "last 6", "last 8", "last 8"]
     # A resumed run does not write at its start, unless it has returned after a divergence.
     for returned, expected in ((0, []), (1, ["last 8"])):
         last = LastCheckpoint(tmp_path, None)
@@ -100,23 +105,40 @@ def test_the_last_is_written_at_start_interval_and_end(tmp_path: Path) -> None:
         assert written == expected
 
 
-def test_the_last_is_written_before_a_validation_and_knows_that_it_follows(tmp_path: Path) -> None:
-    last = LastCheckpoint(tmp_path, 100)
-    trainer, written = saving_trainer(5)
-    last.on_train_start(trainer, module())
-    last.on_validation_start(trainer, module())
-    assert last.state_dict() == {"validates": True}
-    last.on_validation_epoch_end(trainer, module())
-    assert last.state_dict() == {"validates": False}
-    assert written == ["last 5", "last 5"]
-    last.on_train_end(trainer, module())
-    assert len(written) == 3  # the end of the validation is new
-
-
-def test_the_last_is_not_written_while_updates_are_bad(tmp_path: Path) -> None:
-    last = LastCheckpoint(tmp_path, 3)
+def test_a_start_clears_the_folder_and_the_last_is_not_written_while_updates_are_bad(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
+    results = tmp_path / "test_2017.json"
+    results.touch()
+    for name in ("last.ckpt.0f.part", "step-00000008.ckpt.a.part", "tuned.ckpt", "last.ckpt"):
+        (folder / name).touch()
+    for file in (folder / "last.ckpt", folder / "tuned.ckpt", results):
+        os.utime(file, (NOON, NOON))
     trainer, written = saving_trainer()
+    trainer.should_stop = True
+    mark_finished(tmp_path)
+    LastCheckpoint(folder, None).on_train_start(trainer, module())
+    # A run that stops at once trains nothing: the weights that it has tuned stay good.
+    assert {path.name for path in folder.iterdir()} == {"tuned.ckpt", "last.ckpt"}
+    assert is_finished(tmp_path)
+    trainer.should_stop = False
+    trainer.ckpt_path = folder / "best.ckpt"
+    disk = trainer.strategy.checkpoint_io
+    disk.is_full = True
+    with pytest.raises(InputError, match="full"):
+        LastCheckpoint(folder, None).on_train_start(trainer, module())
+    assert (folder / "last.ckpt").exists() and not is_finished(tmp_path)
+    assert not (folder / "tuned.ckpt").exists() and not results.exists()
+    assert (folder / "outdated-tuned-2026-05-01_12-00-00.ckpt").exists()
+    assert (tmp_path / "outdated-test_2017-2026-05-01_12-00-00.json").exists()
+    for resume in (None, folder / "." / "last.ckpt"):
+        assert set_aside_unused(folder, resume) is None and (folder / "last.ckpt").exists()
+    disk.is_full = False
+    last = LastCheckpoint(folder, 3)
     last.on_train_start(trainer, module())
+    assert (folder / "unused-last-2026-05-01_12-00-00.ckpt").exists()
     run(last, trainer, 6, bad=(3, 4))
     last.on_validation_start(trainer, module(in_a_row=1))
     last.on_validation_epoch_end(trainer, module(in_a_row=1))
@@ -125,67 +147,25 @@ def test_the_last_is_not_written_while_updates_are_bad(tmp_path: Path) -> None:
     assert written[2:] == ["last 6"]
 
 
-@pytest.mark.parametrize(("is_rank_0", "error"), [(True, InputError), (False, AnotherRankFailed)])
-def test_first_and_final_checkpoint_must_be_written(
-    tmp_path: Path, is_rank_0: bool, error: type[Exception]
-) -> None:
+def test_the_final_checkpoint_must_be_written(tmp_path: Path) -> None:
     last = LastCheckpoint(tmp_path, 2)
     trainer, _ = saving_trainer()
-    trainer.is_global_zero = is_rank_0
-    disk = trainer.strategy.checkpoint_io
-    disk.is_full = True
-    with pytest.raises(error, match="full"):
-        last.on_train_start(trainer, module())
-    disk.is_full = False
     last.on_train_start(trainer, module())
-    disk.is_full = True
+    trainer.strategy.checkpoint_io.is_full = True
     run(last, trainer, 5)
-    with pytest.raises(error, match="full"):
+    with pytest.raises(InputError, match="full"):
+        last.on_train_end(trainer, module())
+    run(last, trainer, 6)
+    trainer.is_global_zero = False
+    with pytest.raises(AnotherRankFailed, match="full"):
         last.on_train_end(trainer, module())
 
 
-def test_the_file_to_resume_from_is_restored_if_no_first_checkpoint_can_be_written(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "last.ckpt").write_text("newest")
-    trainer, _ = saving_trainer()
-    trainer.ckpt_path = tmp_path / "best.ckpt"
-    trainer.strategy.checkpoint_io.is_full = True
-    with pytest.raises(InputError):
-        LastCheckpoint(tmp_path, 2).on_train_start(trainer, module())
-    assert (tmp_path / "last.ckpt").read_text() == "newest"
-
-
-def test_parts_of_files_that_killed_processes_wrote_are_removed(tmp_path: Path) -> None:
-    parts = ("last.ckpt.0f.part", "step-00000008.ckpt.a.part")
-    kept = ("last.ckpt", "step-00000008.ckpt", "tuned.ckpt.0f.part")
-    for name in (*parts, *kept):
-        (tmp_path / name).touch()
-    trainer, _ = saving_trainer()
-    LastCheckpoint(tmp_path, None).on_train_start(trainer, module())
-    assert {path.name for path in tmp_path.iterdir()} == {*kept}
-
-
-@pytest.mark.parametrize("stops", [False, True])
-def test_training_sets_tuned_weights_and_test_results_aside(tmp_path: Path, stops: bool) -> None:
-    folder = tmp_path / "checkpoints"
-    folder.mkdir()
-    (folder / "tuned.ckpt").touch()
-    (tmp_path / "test.json").touch()
-    trainer, _ = saving_trainer()
-    trainer.should_stop = stops
-    LastCheckpoint(folder, 2).on_train_start(trainer, module())
-    assert (folder / "tuned.ckpt").exists() == stops == (tmp_path / "test.json").exists()
-
-
-@pytest.mark.parametrize("time_is_up", [False, True])
-def test_a_validation_that_is_due_runs_although_training_is_over(
-    tmp_path: Path, time_is_up: bool
-) -> None:
+def test_a_validation_that_is_due_runs_although_training_is_over(tmp_path: Path) -> None:
     last = LastCheckpoint(tmp_path, 2)
     trainer, _ = saving_trainer()
     trainer.max_steps = 9
-    trainer.should_stop = time_is_up
+    trainer.should_stop = True
     stops: list[bool] = []
     loop = trainer.fit_loop.epoch_loop
     loop._batches_that_stepped = 9
@@ -196,51 +176,39 @@ def test_a_validation_that_is_due_runs_although_training_is_over(
     assert (trainer.should_stop, loop.max_steps) == (False, -1)
     last.on_train_start(trainer, module())
     assert stops == [False]
-    assert (trainer.should_stop, loop.max_steps) == (time_is_up, 9)
+    assert (trainer.should_stop, loop.max_steps) == (True, 9)
 
 
-NAN = math.nan
-
-
-@pytest.mark.parametrize(
-    ("mode", "scores_and_losses", "written", "waited"),
-    [
+def test_the_best_is_better_than_all_before(tmp_path: Path) -> None:
+    mode: Any
+    for mode, scores_and_losses, written, waited in (
         ("max", [(1, 1), (3, 1), (3, 1), (2, 1), (4, 1)], [1, 2, 5], [0, 0, 1, 2, 0]),
         ("min", [(4, 1), (2, 1), (2, 1), (3, 1), (1, 1)], [1, 2, 5], [0, 0, 1, 2, 0]),
         # Of equal scores that of the lower loss is better; in a tie, a loss of NaN is the worse.
-        ("max", [(0, 3), (0, 2), (0, 2), (0, NAN), (0, 1)], [1, 2, 5], [0, 0, 1, 2, 0]),
-        ("max", [(0, NAN), (0, 1)], [1, 2], [0, 0]),
+        ("max", [(0, NAN), (0, 2), (0, 2), (0, NAN), (0, 1)], [1, 2, 5], [0, 0, 1, 2, 0]),
         # A score of NaN is never better, and the first number after it is.
         ("min", [(NAN, 1), (NAN, 1), (3, 1), (NAN, 1), (2, 1)], [3, 5], [1, 2, 0, 1, 0]),
-    ],
-)
-def test_the_best_is_better_than_all_before(
-    tmp_path: Path,
-    mode: Any,
-    scores_and_losses: list[tuple[float, float]],
-    written: list[int],
-    waited: list[int],
-) -> None:
-    selection = ModelSelection("val/x", mode)
-    best = BestCheckpoint(tmp_path, selection)
-    patience = Patience(selection, 9)
-    trainer, files = saving_trainer()
-    waits = []
-    for score, loss in scores_and_losses:
-        validate([best, patience], trainer, score, loss)
-        waits.append(patience.waited)
-    assert files == [f"best {update}" for update in written]
-    assert waits == waited
+    ):
+        selection = ModelSelection("val/x", mode)
+        best = BestCheckpoint(tmp_path, selection)
+        patience = Patience(selection, 9)
+        trainer, files = saving_trainer()
+        waits = []
+        for score, loss in scores_and_losses:
+            validate([best, patience], trainer, score, loss)
+            waits.append(patience.waited)
+        assert files == [f"best {update}" for update in written]
+        assert waits == waited
 
 
-def test_the_best_score_moves_with_the_directory(tmp_path: Path) -> None:
+def test_the_best_score_moves_with_the_directory_and_counts_with_its_file(tmp_path: Path) -> None:
     selection = ModelSelection("val/x", "max")
     former = BestCheckpoint(tmp_path, selection)
     trainer, _ = saving_trainer()
     validate([former], trainer, 7)
-    there = (tmp_path / "best.ckpt").rename(tmp_path.with_name("there.ckpt")).parent / "there"
+    there = tmp_path / "there"
     there.mkdir()
-    there.with_suffix(".ckpt").rename(there / "best.ckpt")
+    (tmp_path / "best.ckpt").rename(there / "best.ckpt")
     moved = BestCheckpoint(there, selection)
     trainer, written = saving_trainer(1)
     moved.load_state_dict(former.state_dict())
@@ -253,24 +221,18 @@ def test_the_best_score_moves_with_the_directory(tmp_path: Path) -> None:
     moved.on_train_start(trainer, module())
     validate([moved], trainer, 6)
     assert written == ["best 3", "best 4"]
-
-
-def test_a_best_checkpoint_that_was_not_written_does_not_count(tmp_path: Path) -> None:
-    best = BestCheckpoint(tmp_path, ModelSelection("val/x", "max"))
-    trainer, written = saving_trainer()
+    # A file that was not written does not count. All ranks follow rank 0.
     disk = trainer.strategy.checkpoint_io
-    for score, is_full in ((5, False), (7, True), (6, False)):
-        disk.is_full = is_full
-        validate([best], trainer, score)
-    assert written == ["best 1", "best 3"]
-    # All ranks follow rank 0, whether they have an error of their own or not.
-    trainer.strategy.broadcast = lambda value: "full"
-    validate([best], trainer, 7)
-    assert best.best == (6, 1)
-    trainer.strategy.broadcast = lambda value: ""
     disk.is_full = True
-    validate([best], trainer, 8)
-    assert best.best == (8, 1)
+    validate([moved], trainer, 7)
+    assert moved.best == (6, 1)
+    trainer.strategy.broadcast = lambda value: ""
+    validate([moved], trainer, 8)
+    assert moved.best == (8, 1)
+    disk.is_full = False
+    trainer.strategy.broadcast = lambda value: "full"
+    validate([moved], trainer, 9)
+    assert moved.best == (8, 1)
 
 
 @pytest.mark.parametrize(("keep", "expected"), [(2, [3, 4]), (-1, [1, 2, 3, 4]), (0, [])])
@@ -281,43 +243,12 @@ def test_the_newest_few_are_kept(tmp_path: Path, keep: int, expected: list[int])
     trainer, _ = saving_trainer(-1)
     for _ in range(5):  # the first one is before the first update
         validate([recent], trainer, 1)
-    names = sorted(path.name for path in folder.iterdir())
-    assert names == [f"step-{step:08d}.ckpt" for step in expected]
+    files = sorted(path.name for path in folder.iterdir())
+    assert files == [f"step-{step:08d}.ckpt" for step in expected]
     # After a return to an earlier update, later ones go.
     trainer, _ = saving_trainer(3)
     recent.on_train_start(trainer, module())
     assert len(list(folder.iterdir())) == len([step for step in expected if step <= 3])
-
-
-def test_outdated_files_are_kept_with_the_time_at_which_they_were_written(tmp_path: Path) -> None:
-    folder = tmp_path / "checkpoints"
-    folder.mkdir()
-    (folder / "best.ckpt").touch()
-    set_aside_outdated(tmp_path)
-    for day in (1, 2):
-        written = datetime(2026, 5, day, 12).timestamp()
-        files = [folder / "tuned.ckpt", tmp_path / "test_2017.json", tmp_path / "test_2017.hyp"]
-        for file in files:
-            file.write_text(str(day))
-            os.utime(file, (written, written))
-        set_aside_outdated(tmp_path)
-        assert find_checkpoint(tmp_path) == folder / "best.ckpt"
-        for file in files:
-            aside = file.with_name(f"outdated-{file.stem}-2026-05-0{day}_12-00-00{file.suffix}")
-            assert aside.read_text() == str(day) and not file.exists()
-
-
-def test_the_last_is_kept_if_training_resumes_from_another_file(tmp_path: Path) -> None:
-    last = tmp_path / "last.ckpt"
-    last.write_text("newest")
-    os.utime(last, (datetime(2026, 5, 1, 12).timestamp(),) * 2)
-    for resume in (None, last, tmp_path / "." / "last.ckpt"):
-        set_aside_unused(tmp_path, resume)
-        assert last.exists()
-    for _ in range(2):
-        set_aside_unused(tmp_path, tmp_path / "best.ckpt")
-        assert (tmp_path / "unused-last-2026-05-01_12-00-00.ckpt").read_text() == "newest"
-        assert not last.exists()
 
 
 def test_whole_parts_become_one_file_and_damaged_ones_stay(
@@ -359,13 +290,7 @@ STATE: dict[str, Any] = {
     "global_step": 7,
     "optimizer_states": [],
     "loops": loops(),
-    "callbacks": {
-        "BestCheckpoint": {"best": [1.5, 2.0]},
-        "LastCheckpoint": {"validates": False},
-        "Patience": {"best": None, "waited": 0},
-        "Objective": {"metric": "val/bleu", "best": None},
-        "MovingAverage": {"latest_update_step": 0},
-    },
+    "callbacks": {"BestCheckpoint": {"best": [1.5, 2.0]}, "LastCheckpoint": {"validates": False}},
     "recovery": {"losses": [1.0], "in_a_row": 0, "skipped": 0, "returned": 0, "lr": 1e-3},
     "measured": {
         "loss": 1.0,
@@ -377,65 +302,42 @@ STATE: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("row", [None, {"partitions": [{"pending": [{"used": 3}]}]}])
-def test_a_state_that_training_writes_is_accepted(row: Any) -> None:
-    check_saved_state(STATE | {"loops": loops(row=row)}, Path("x.ckpt"))
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
+def test_a_state_that_training_does_not_write_is_refused(tmp_path: Path) -> None:
+    check_saved_state(STATE, Path("x.ckpt"))
+    for changes, message in (
         ({"global_step": -1}, "global_step=-1 must be at least 0"),
-        ({"callbacks": 3}, "callbacks=3 must be a mapping"),
         ({"callbacks": {"LastCheckpoint": {"validates": 1}}}, "validates=1 must be true or false"),
         ({"recovery": STATE["recovery"] | {"losses": ["x"]}}, r"recovery\.losses='x' must be a"),
         ({"measured": []}, r"measured=\[\] must be a mapping"),
         ({"records": {"wandb": 3}}, r"records\.wandb=3"),
         ({"loops": []}, "loops=.* must be a mapping"),
         ({"loops": loops(ranks=0)}, r"loops\.ranks=0 must be at least 1"),
-        ({"loops": loops(first=None)}, r"loops\.first=null must be a whole number"),
-    ],
-)
-def test_a_state_that_training_does_not_write_is_refused(
-    changes: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(InputError, match=rf"^x\.ckpt: .*{message}"):
-        check_saved_state(STATE | changes, Path("x.ckpt"))
-
-
-@pytest.mark.parametrize("group", ["", "recovery", "callbacks.BestCheckpoint"])
-def test_every_missing_key_is_named(tmp_path: Path, group: str) -> None:
-    def inside(payload: dict[str, Any]) -> dict[str, Any]:
-        for name in group.split(".") if group else ():
-            payload = payload[name]
-        return payload
-
-    required = ("global_step", "loops", "callbacks", "recovery", "measured")
-    for key in inside(STATE) if group else required:
-        state = tiny_payload(**deepcopy(STATE))
-        del inside(state)[key]
-        write_payload(state, tmp_path / "x.ckpt")
-        name = f"{group}.{key}" if group else key
-        with pytest.raises(InputError, match=rf"x\.ckpt: {name} is missing"):
-            find_resumable(tmp_path / "x.ckpt")
-
-
-def test_weights_alone_cannot_be_resumed(tmp_path: Path) -> None:
-    write_payload(tiny_payload(), tmp_path / "x.ckpt")
-    with pytest.raises(InputError, match=r"x\.ckpt has only weights; resume from"):
-        find_resumable(tmp_path / "x.ckpt")
+    ):
+        with pytest.raises(InputError, match=rf"^x\.ckpt: .*{message}"):
+            check_saved_state(STATE | changes, Path("x.ckpt"))
+    file = tmp_path / "x.ckpt"
+    write_payload(tiny_payload(), file)
+    with pytest.raises(InputError, match="has only weights"):
+        find_resumable(file)
+    for key in ("global_step", "loops", "callbacks", "recovery", "measured"):
+        state = tiny_payload(**STATE)
+        del state[key]
+        write_payload(state, file)
+        with pytest.raises(InputError, match=rf"x\.ckpt: {key} is missing"):
+            find_resumable(file)
 
 
 def fresh_optimizer() -> torch.optim.Optimizer:
-    model = tiny_transformer(encoder_layers=1, decoder_layers=1)
-    return build_optimizer(OptimizerConfig(lr=1e-3), model.parameters())
+    weights = [torch.nn.Parameter(torch.ones(2, 3)), torch.nn.Parameter(torch.ones(3))]
+    return build_optimizer(OptimizerConfig(lr=1e-3), weights)
 
 
 def saved_optimizer() -> dict[str, Any]:
     """The state of an optimizer after an update."""
-    model = tiny_transformer(encoder_layers=1, decoder_layers=1)
-    optimizer = build_optimizer(OptimizerConfig(lr=1e-3), model.parameters())
-    model(torch.tensor([[5, 3]]), torch.tensor([[2, 9]])).sum().backward()
+    optimizer = fresh_optimizer()
+    for group in optimizer.param_groups:
+        for weight in group["params"]:
+            weight.grad = torch.ones_like(weight)
     optimizer.step()
     return optimizer.state_dict()
 
@@ -452,24 +354,17 @@ def test_moments_come_from_the_file_and_settings_from_the_run() -> None:
     assert state["param_groups"][0]["lr"] == 1e-3
 
 
-@pytest.mark.parametrize("damage", ["shape", "name", "number", "params", "none"])
-def test_moments_of_other_weights_are_refused(damage: str) -> None:
-    saved = saved_optimizer()
-    first = saved["state"][0]
-    states: Any = [saved]
-    match damage:
-        case "shape":
-            first["exp_avg"] = first["exp_avg"][:1]
-        case "name":
-            first["other"] = first.pop("exp_avg")
-        case "number":
-            saved["state"][999] = first
-        case "params":
-            saved["param_groups"][0]["params"] = [0]
-        case "none":
-            states = None
-    with pytest.raises(InputError, match="do not fit the weights"):
-        optimizer_state(states, fresh_optimizer())
+def test_moments_of_other_weights_are_refused() -> None:
+    other_shape = saved_optimizer()
+    other_shape["state"][0]["exp_avg"] = torch.zeros(1)
+    other_number = saved_optimizer()
+    other_number["state"][999] = other_number["state"][0]
+    other_params = saved_optimizer()
+    other_params["param_groups"][0]["params"] = [1]
+    states: tuple[Any, ...] = ([other_shape], [other_number], [other_params], None)
+    for saved in states:
+        with pytest.raises(InputError, match="do not fit the weights"):
+            optimizer_state(saved, fresh_optimizer())
 
 
 def test_the_schedule_is_as_after_its_updates() -> None:

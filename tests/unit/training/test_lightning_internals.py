@@ -1,7 +1,7 @@
 """What the functions that change Lightning's trainer rest on, in the pinned version."""
 
 import csv
-import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +11,7 @@ from pytorch_lightning.demos.boring_classes import BoringModel
 from pytorch_lightning.loggers import CSVLogger
 
 from tests.helpers.training.updates import quiet_trainer
-from transformer.training.lightning_internals import (
-    begin_after_update,
-    leave_signals,
-    loop_state,
-    set_max_steps,
-    validate_now,
-)
+from transformer.training.lightning_internals import begin_after_update, loop_state, validate_now
 
 
 class Manual(BoringModel):
@@ -26,9 +20,11 @@ class Manual(BoringModel):
     def __init__(self) -> None:
         super().__init__()
         self.automatic_optimization = False
+        self.begun: list[int] = []
         self.validated: list[int] = []
 
     def training_step(self, batch: Any, batch_idx: int) -> None:
+        self.begun.append(self.global_step)
         optimizer: Any = self.optimizers()
         self.manual_backward(self.layer(batch).sum())
         optimizer.step()
@@ -38,59 +34,27 @@ class Manual(BoringModel):
         self.validated.append(self.global_step)
         self.log("val/loss", 1.0)
 
-
-class Resumed(Manual):
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["loops"] = loop_state(self.trainer, checkpoint["global_step"])
 
 
-class At(Callback):
-    """Calls a function in one hook."""
-
-    def __init__(self, hook: str, function: Any) -> None:
-        setattr(self, hook, lambda trainer, *_: function(trainer))
-
-
-def trained(folder: Path, *callbacks: Callback, **options: Any) -> tuple[Trainer, Manual]:
-    module, checkpoint = Manual(), options.pop("ckpt_path", None)
-    settings: dict[str, Any] = {"max_steps": 4, "val_check_interval": 2}
-    trainer = quiet_trainer(folder, callbacks=[*callbacks], **(settings | options))
-    trainer.fit(module, ckpt_path=checkpoint)
-    return trainer, module
-
-
-def test_signals_stay_with_the_program(tmp_path: Path) -> None:
-    seen = []
-    look = At("on_train_start", lambda _: seen.append(signal.getsignal(signal.SIGTERM)))
-    mine = signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    try:
-        trained(tmp_path, look)
-        trainer = quiet_trainer(tmp_path, max_steps=1, callbacks=[look])
-        leave_signals(trainer)
-        trainer.fit(Manual())
-    finally:
-        signal.signal(signal.SIGTERM, mine)
-    lightnings, ours = seen
-    assert ours is signal.SIG_IGN
-    assert lightnings is not signal.SIG_IGN
-
-
-def test_a_run_without_updates_left_begins(tmp_path: Path) -> None:
-    begun = []
-    save = At("on_train_end", lambda trainer: trainer.save_checkpoint(tmp_path / "file"))
-    trained(tmp_path, save)
-    start = At("on_train_start", lambda trainer: begun.append(trainer.global_step))
-    trained(tmp_path, start, ckpt_path=tmp_path / "file")
-    assert begun == []
-
-    def again(trainer: Trainer) -> None:
-        set_max_steps(trainer, trainer.global_step)
-
-    opened = At("on_fit_start", lambda trainer: set_max_steps(trainer, -1))
-    trainer, _ = trained(
-        tmp_path, opened, start, At("on_train_start", again), ckpt_path=tmp_path / "file"
+def fitted(folder: Path, hook: str, function: Callable[[Trainer], None], **options: Any) -> Manual:
+    """A module after a fit from ``folder/file``, if it exists, with a function in one hook."""
+    callback = Callback()
+    setattr(callback, hook, lambda trainer, *_: function(trainer))
+    logger = CSVLogger(folder / "log", name="", version="")
+    file = folder / "file"
+    trainer = quiet_trainer(
+        folder, callbacks=[callback], logger=logger, log_every_n_steps=1, **options
     )
-    assert begun == [4] and trainer.global_step == 4
+    module = Manual()
+    trainer.fit(module, ckpt_path=file if file.exists() else None)
+    return module
+
+
+def logged_steps(folder: Path, name: str) -> list[int]:
+    with (folder / "log" / "metrics.csv").open() as file:
+        return [int(row["step"]) for row in csv.DictReader(file) if row[name]]
 
 
 @pytest.mark.parametrize("hook", ["on_train_batch_end", "on_validation_start", "on_validation_end"])
@@ -99,34 +63,21 @@ def test_a_run_goes_on_after_the_last_update(tmp_path: Path, hook: str) -> None:
         if trainer.global_step == 2:
             trainer.save_checkpoint(tmp_path / "file")
 
-    trained(tmp_path, At(hook, save))
-    module, logger = Resumed(), CSVLogger(tmp_path / "log", name="", version="")
-    begun: list[int] = []
-    first = At("on_train_batch_start", lambda trainer: begun.append(trainer.global_step))
-    trainer = quiet_trainer(
-        tmp_path,
-        max_steps=5,
-        val_check_interval=2,
-        log_every_n_steps=1,
-        logger=logger,
-        callbacks=[At("on_train_start", begin_after_update), first],
-    )
-    trainer.fit(module, ckpt_path=tmp_path / "file")
-    assert begun == [2, 3, 4]
+    fitted(tmp_path, hook, save, max_steps=4, val_check_interval=2)
+    options = {"max_steps": 5, "val_check_interval": 2}
+    module = fitted(tmp_path, "on_train_start", begin_after_update, **options)
+    assert module.begun == [2, 3, 4]
     assert module.validated == [4]
-    with (tmp_path / "log" / "metrics.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert [int(row["step"]) for row in rows if row["train/step"]] == [2, 3, 4]
-    assert [int(row["step"]) for row in rows if row["val/loss"]] == [3]
+    assert logged_steps(tmp_path, "train/step") == [2, 3, 4]
+    assert logged_steps(tmp_path, "val/loss") == [3]
 
 
 def test_a_validation_that_was_due_is_logged_at_its_update(tmp_path: Path) -> None:
-    save = At("on_train_end", lambda trainer: trainer.save_checkpoint(tmp_path / "file"))
-    trained(tmp_path, save, max_steps=3, val_check_interval=100)
-    module, logger = Resumed(), CSVLogger(tmp_path, name="", version="")
-    late = At("on_train_start", validate_now)
-    settings: dict[str, Any] = {"max_steps": 4, "val_check_interval": 100, "logger": logger}
-    quiet_trainer(tmp_path, callbacks=[late], **settings).fit(module, ckpt_path=tmp_path / "file")
+    def save(trainer: Trainer) -> None:
+        trainer.save_checkpoint(tmp_path / "file")
+
+    fitted(tmp_path, "on_train_end", save, max_steps=3, val_check_interval=100)
+    options = {"max_steps": 4, "val_check_interval": 100}
+    module = fitted(tmp_path, "on_train_start", validate_now, **options)
     assert module.validated == [3]
-    header, row = (tmp_path / "metrics.csv").read_text().split()
-    assert dict(zip(header.split(","), row.split(","), strict=True))["step"] == "2"
+    assert logged_steps(tmp_path, "val/loss") == [2]

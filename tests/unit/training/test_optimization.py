@@ -17,8 +17,6 @@ from transformer.training.optimization import (
     Diverged,
     DivergenceDetector,
     build_optimizer,
-    build_schedule,
-    noam,
     save_text,
     schedule_factor,
 )
@@ -42,22 +40,14 @@ def test_each_parameter_is_in_one_group_and_matrices_decay() -> None:
     assert optimizer.defaults["eps"] == 1e-9
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        # The first update of Adam is lr in the direction of the gradient, which the decay is
-        # part of; AdamW decays the weight by lr * decay * weight = 0.1 beside it.
-        ("adam", [2 - 0.1, 2 - 0.1]),
-        ("adamw", [2 - 0.1 - 0.1, 2 - 0.1]),
-    ],
-)
-def test_adamw_decays_beside_the_gradient(name: Any, expected: list[float]) -> None:
-    matrix, bias = nn.Parameter(torch.full((1, 1), 2.0)), nn.Parameter(torch.full((1,), 2.0))
-    for parameter in (matrix, bias):
-        parameter.grad = torch.full_like(parameter, 3.0)
-    config = OptimizerConfig(name, lr=0.1, weight_decay=0.5)
-    build_optimizer(config, [matrix, bias]).step()
-    assert [matrix.item(), bias.item()] == pytest.approx(expected, rel=1e-5)
+# The first update of Adam is lr in the direction of the gradient, which the decay is part of;
+# AdamW decays the weight by lr * decay * weight = 0.1 beside it.
+@pytest.mark.parametrize(("name", "expected"), [("adam", 2 - 0.1), ("adamw", 2 - 0.1 - 0.1)])
+def test_adamw_decays_beside_the_gradient(name: Any, expected: float) -> None:
+    matrix = nn.Parameter(torch.full((1, 1), 2.0))
+    matrix.grad = torch.full_like(matrix, 3.0)
+    build_optimizer(OptimizerConfig(name, lr=0.1, weight_decay=0.5), [matrix]).step()
+    assert matrix.item() == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +63,6 @@ def test_adamw_decays_beside_the_gradient(name: Any, expected: list[float]) -> N
             ScheduleConfig("cosine", 4, total=12, floor=0.1),
             {2: 0.5, 4: 1.0, 6: 0.868198, 8: 0.55, 10: 0.231802, 12: 0.1, 13: 0.1, 999: 0.1},
         ),
-        (ScheduleConfig("cosine", 0, total=2), {1: 0.5, 2: 0.0, 3: 0.0}),
         # 512^-0.5 = 0.0441942, 4000^-1.5 = 3.95285e-6, 4000^-0.5 = 0.0158114.
         (
             ScheduleConfig("noam", 4000),
@@ -85,24 +74,6 @@ def test_adamw_decays_beside_the_gradient(name: Any, expected: list[float]) -> N
 def test_factors_of_the_schedules(config: ScheduleConfig, expected: dict[int, float]) -> None:
     factors = {update: schedule_factor(config, 512, update) for update in expected}
     assert factors == pytest.approx(expected, rel=1e-5)
-
-
-def test_noam_depends_on_the_width() -> None:
-    # 128^-0.5 = 0.0883883, 10^-1.5 = 0.0316228.
-    assert noam(9, warmup=10, d_model=128) == pytest.approx(0.0251558, rel=1e-5)
-
-
-def test_the_first_update_is_made_with_the_first_factor() -> None:
-    parameter = torch.nn.Parameter(torch.zeros(1))
-    optimizer = torch.optim.SGD([parameter], lr=8.0)
-    scheduler = build_schedule(ScheduleConfig("inverse_sqrt", 4), optimizer, 512)
-    rates = []
-    for _ in range(16):
-        rates.append(optimizer.param_groups[0]["lr"])
-        optimizer.step()
-        scheduler.step()
-    assert rates[:4] == [2.0, 4.0, 6.0, 8.0]
-    assert rates[15] == pytest.approx(4.0)
 
 
 NOTHING = Update.of([], [])
@@ -122,35 +93,27 @@ def seasoned(**changes: float | int | None) -> DivergenceDetector:
     return detector
 
 
-@pytest.mark.parametrize(
-    ("loss", "norm", "reason"),
-    [
+def test_a_bad_update_is_skipped(caplog: pytest.LogCaptureFixture) -> None:
+    for loss, norm, reason in (
         (math.nan, 1.0, "its loss is nan"),
         (2.0, math.inf, "the norm of its gradient is inf"),
-        (7.1, 1.0, "its loss is 7.10 where 2.00 is usual"),
-    ],
-)
-def test_a_bad_update_is_skipped(
-    loss: float, norm: float, reason: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    detector = seasoned()
-    assert not accepted(detector, loss, norm, 21)
-    assert reason in caplog.text and "1 in a row, 1 in all" in caplog.text
-    assert accepted(detector, 6.9, 1e9, 22)
-    assert (detector.in_a_row, detector.skipped) == (0, 1)
+        (7.1, 1.0, "7.10 where 2.00 is usual"),
+    ):
+        detector = seasoned()
+        assert not accepted(detector, loss, norm, 21)
+        assert reason in caplog.text and "1 in a row, 1 in all" in caplog.text
+        assert accepted(detector, 6.9, 1e9, 22)
+        assert (detector.in_a_row, detector.skipped) == (0, 1)
 
 
-@pytest.mark.parametrize(
-    ("explosion", "losses"),
-    [
+def test_losses_that_are_good() -> None:
+    for explosion, losses in (
         (5.0, [2.0, 2.0, 40.0]),  # no loss is usual at the start
         (None, [2.0] * 20 + [1e30]),
         (5.0, [2.0] * 20 + [4.0, 5.0, 6.0] * 40 + [9.9]),  # the median follows the run
-    ],
-)
-def test_losses_that_are_good(explosion: float | None, losses: list[float]) -> None:
-    detector = DivergenceDetector(recovery_config(explosion=explosion))
-    assert all(accepted(detector, loss, 1.0, number) for number, loss in enumerate(losses))
+    ):
+        detector = DivergenceDetector(recovery_config(explosion=explosion))
+        assert all(accepted(detector, loss, 1.0, number) for number, loss in enumerate(losses))
 
 
 def test_too_many_bad_updates_in_a_row_are_a_divergence() -> None:
@@ -175,20 +138,12 @@ def test_a_resumed_detector_decides_alike() -> None:
     assert resumed.state_dict() == state
     assert (resumed.in_a_row, resumed.skipped, resumed.lr_scale) == (1, 1, 0.25)
     assert not accepted(resumed, 7.1, 1.0, 22)
-    detector.returned = 3
-    detector.load_state_dict(state)
-    assert detector.returned == 3
 
 
-def test_the_batch_of_a_divergence_is_saved_as_text(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_batch_of_a_divergence_is_saved_as_text(tmp_path: Path) -> None:
     tokenizer = any_tokenizer()
-    sources, targets = ["aa", "a"], ["b", "bbb"]
-    batch = collate(tokenizer.encode_source(sources), tokenizer.encode_target(targets))
+    batch = collate(tokenizer.encode_source(["aa", "a"]), tokenizer.encode_target(["b", "bbb"]))
     diverged = Diverged("why", Update.of([batch, batch], [0, 1]), 7)
     file = save_text(diverged, tmp_path, 0, tokenizer)
     assert file.name == "diverged-at-7-rank-0.txt"
     assert file.read_text() == 2 * "aa\tb\na\tbbb\n"
-    file = save_text(diverged, tmp_path / "nowhere", 0, tokenizer)
-    assert str(file) in caplog.text

@@ -1,6 +1,5 @@
 """A run stopped anywhere and resumed trains on exactly the batches that remain."""
 
-import logging
 import multiprocessing
 import os
 import signal
@@ -48,9 +47,6 @@ class Recorder(pl.LightningModule):
         self.seen += map(content, update.batches)
         return self.weight.sum()
 
-    def validation_step(self, batch: Batch, index: int) -> None:
-        pass
-
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.SGD(self.parameters(), lr=0.1)
 
@@ -68,12 +64,11 @@ def train(
     trainer = pl.Trainer(
         max_steps=steps,
         max_epochs=-1,
-        check_val_every_n_epoch=None,
         accelerator="cpu",
         logger=False,
         enable_progress_bar=False,
         enable_model_summary=False,
-        num_sanity_val_steps=0,
+        limit_val_batches=0,
         default_root_dir=folder,
         **({"enable_checkpointing": False} | options),
     )
@@ -102,92 +97,80 @@ def test_a_sigterm_to_all_processes_leaves_the_batches_coming(folder: Path) -> N
     assert not multiprocessing.active_children()
 
 
-def kill_a_worker(folder: Path, busy: bool) -> None:
-    """In a fork: the error must come while it waits for a batch, or while it is busy elsewhere."""
+def kill_a_worker(folder: Path) -> None:
+    """In a fork: the error must come while the process is busy elsewhere."""
     multiprocessing.set_start_method("fork", force=True)
     module = data_module(folder, workers=2)
     module.setup("fit")
     updates = iter(module.train_dataloader())
     next(updates)
     multiprocessing.active_children()[0].kill()
-    for _ in iter(lambda: time.sleep(60), 0) if busy else updates:
-        pass
+    while True:
+        time.sleep(60)
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("busy", [False, True])
-def test_a_worker_that_is_killed_ends_the_process(folder: Path, busy: bool) -> None:
-    process = FORKS.Process(target=kill_a_worker, args=(folder, busy), daemon=False)
+def test_a_worker_that_is_killed_ends_the_process(folder: Path) -> None:
+    process = FORKS.Process(target=kill_a_worker, args=(folder,), daemon=False)
     process.start()
     assert exit_code(process) == 1
 
 
-@pytest.mark.parametrize(
-    ("when", "workers"),
-    [
-        ({"every_n_train_steps": 1}, 0),
-        ({"save_on_train_epoch_end": False}, 0),
-        pytest.param({"every_n_train_steps": 5}, 2, marks=pytest.mark.thorough),
-    ],
-    ids=["after each step", "after each validation", "workers"],
-)
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.thorough)])
 def test_resumed_from_any_checkpoint_of_a_run_equals_the_run(
-    folder: Path, tmp_path: Path, when: dict[str, Any], workers: int
+    folder: Path, tmp_path: Path, workers: int
 ) -> None:
     total = batches_an_epoch(folder) + 4
-    saving = ModelCheckpoint(tmp_path, "{step}", save_top_k=-1, **when)
-    options: dict[str, Any] = {"callbacks": [saving], "enable_checkpointing": True}
-    whole = train(folder, total, workers, val_check_interval=2, **options)
+    saving = ModelCheckpoint(
+        tmp_path, "{step}", save_top_k=-1, every_n_train_steps=4 if workers else 1
+    )
+    whole = train(folder, total, workers, callbacks=[saving], enable_checkpointing=True)
     assert len(set(whole)) == total  # no two batches are the same, in any epoch
     checkpoints = list(tmp_path.iterdir())
     assert len(checkpoints) > 2
     for path in checkpoints:
         step = int(path.stem.removeprefix("step="))
-        after = train(folder, total, workers, checkpoint=path, val_check_interval=2)
-        assert after == whole[step:], path.name
+        assert train(folder, total, workers, checkpoint=path) == whole[step:], path.name
 
 
-def dealt(
-    folder: Path, assignment: RankAssignment, updates: int, state: dict[str, Any] | None, done: int
-) -> tuple[list[bytes], dict[str, Any]]:
-    """The batches that all ranks train on, in their order, and the state after them."""
-    module = sampling_module(folder)
-    module.setup("fit")
-    taken: dict[int, bytes] = {}
-    for rank in range(assignment.ranks):
-        loader = UpdateLoader(
-            module._training,
-            module.sequence,
-            assignment=assignment,
-            rank=rank,
-            done=lambda: done,
-            workers=0,
-            pin_memory=False,
-        )
-        if state is not None:
-            loader.load_state_dict(state)
-        for update in islice(loader, updates):
-            taken |= dict(zip(update.numbers, map(content, update.batches), strict=True))
-    return [taken[number] for number in sorted(taken)], loader.state_dict()
+def loader_of(module: TranslationData, rank: int, done: int, **sizes: int) -> UpdateLoader[Any]:
+    return UpdateLoader(
+        module._training,
+        module.sequence,
+        assignment=RankAssignment(**sizes),
+        rank=rank,
+        done=lambda: done,
+        workers=0,
+        pin_memory=False,
+    )
 
 
-def test_other_ranks_or_accumulation_go_on_in_the_same_sequence(
-    folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
+def test_other_ranks_or_accumulation_go_on_in_the_same_sequence(folder: Path) -> None:
+    """In order, all batches that all ranks train on are those of one rank."""
     epoch = batches_an_epoch(folder)
-    whole, _ = dealt(folder, RankAssignment(), 2 * epoch + 24, None, 0)
+    alone = sampling_module(folder)
+    alone.setup("fit")
+    updates_alone = islice(loader_of(alone, 0, 0), 2 * epoch + 24)
+    whole = [content(batch) for update in updates_alone for batch in update.batches]
     together: list[bytes] = []
-    state, done = None, 0
+    state: dict[str, Any] | None = None
+    done = 0
     for ranks, accumulation, updates in ((3, 2, 2), (1, 2, 3), (1, 3, 2), (2, 2, epoch // 2)):
-        assignment = RankAssignment(ranks, accumulation)
-        batches, state = dealt(folder, assignment, updates, state, done)
-        assert len(batches) == updates * assignment.batches
-        together += batches
+        module = sampling_module(folder)
+        module.setup("fit")
+        taken: dict[int, bytes] = {}
+        for rank in range(ranks):
+            loader = loader_of(module, rank, done, ranks=ranks, accumulation=accumulation)
+            if state is not None:
+                loader.load_state_dict(state)
+            for update in islice(loader, updates):
+                taken |= dict(zip(update.numbers, map(content, update.batches), strict=True))
+        assert len(taken) == updates * ranks * accumulation
+        state = loader.state_dict()
+        together += [taken[number] for number in sorted(taken)]
         done += updates
     assert together == whole[: len(together)]
     assert len(together) > epoch == len(set(together[:epoch]))
-    assert "resuming with 1 x 2 batches an update (ranks x accumulation), 3 x 2" in caplog.text
 
 
 def test_another_budget_resumes_at_the_same_part_of_the_epoch(
@@ -201,15 +184,7 @@ def test_another_budget_resumes_at_the_same_part_of_the_epoch(
     state = modules[0].train_dataloader().state_dict()
     modules[0].train_dataloader().load_state_dict(state)
     assert not caplog.records
-    loader = UpdateLoader(
-        modules[1]._training,
-        modules[1].sequence,
-        assignment=RankAssignment(),
-        rank=0,
-        done=lambda: old + old // 2,
-        workers=0,
-        pin_memory=False,
-    )
+    loader = loader_of(modules[1], 0, old + old // 2)
     loader.load_state_dict(state)
     assert "batch_tokens 96 -> 48" in caplog.text
     (update,) = islice(loader, 1)

@@ -1,10 +1,7 @@
 """Preparation in several processes gives the same files, and goes on where it was killed."""
 
-import logging
 import multiprocessing
-import os
 import resource
-import signal
 import time
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -61,9 +58,8 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_any_number_of_processes_gives_the_same_bytes(
-    pairs: Pairs, tokenizer: Tokenizer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    pairs: Pairs, tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
-    caplog.set_level(logging.INFO)
     for workers in (0, 1, 3):
         encode(tmp_path / str(workers), pairs, tokenizer, workers, filters=FILTERS, texts=True)
     first = contents(tmp_path / "0")
@@ -78,7 +74,6 @@ def test_any_number_of_processes_gives_the_same_bytes(
     assert corpus.texts("source", np.arange(len(corpus))) == [source for source, _ in kept]
     read, dropped = count_pairs((tmp_path / "0").glob("*.arrow"))
     assert (read, read - dropped.total()) == (len(pairs), len(kept))
-    assert "a second" in caplog.text
 
 
 def prepare(folder: Path, slow: bool) -> None:
@@ -135,20 +130,6 @@ def test_a_killed_preparation_goes_on_where_it_stopped(
     assert done.items() <= kept.items()  # not written a second time
 
 
-def test_unfinished_files_of_a_killed_process_are_neither_read_nor_kept(
-    pairs: Pairs, tokenizer: Tokenizer, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    clean = encode(tmp_path / "clean", pairs[:120], tokenizer)
-    whole = (clean / "00001.arrow").read_bytes()
-    unfinished = {"00001.arrow.1.part": whole, "00002.arrow.1.part": whole[:-20]}
-    (tmp_path / "again.parts").mkdir()
-    for name, content in unfinished.items():
-        (tmp_path / "again.parts" / name).write_bytes(content)
-    assert contents(encode(tmp_path / "again", pairs[:120], tokenizer)) == contents(clean)
-    assert caplog.messages[-1] == "train: 120 pairs, every line kept"
-
-
 def prepare_on_a_full_disk(folder: Path) -> None:
     """In a fork: the error is written to a file."""
     corpus_module._BLOCK = 40
@@ -174,17 +155,6 @@ def test_a_full_disk_is_one_line_and_the_next_run_goes_on(tmp_path: Path) -> Non
     module = data_module(tmp_path)
     module.prepare_data()
     assert len(list((tmp_path / "cache").glob("train-*/*"))) == 2
-
-
-def test_a_killed_worker_is_one_line(
-    pairs: Pairs, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def write(*_: Any) -> None:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    monkeypatch.setattr(ShardWriter, "write", write)
-    with pytest.raises(InputError, match=r"process .* was killed.*data\.prepare_workers lower"):
-        encode(tmp_path / "a", pairs, tokenizer, workers=2)
 
 
 def test_a_damaged_shard_is_named(pairs: Pairs, tokenizer: Tokenizer, tmp_path: Path) -> None:

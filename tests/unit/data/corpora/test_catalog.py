@@ -14,9 +14,8 @@ import pytest
 from transformer.common.errors import InputError
 from transformer.data.corpora.catalog import PUBLISHED, PublishedCorpus, fetch, find
 
-MULTI30K, MULTI30K_TOK, TANAKA_ENJA = (
-    PUBLISHED[name] for name in ("multi30k", "multi30k_tok", "tanaka_enja")
-)
+MULTI30K = PUBLISHED["multi30k"]
+TANAKA_ENJA = PUBLISHED["tanaka_enja"]
 requested: list[str] = []
 
 
@@ -80,32 +79,21 @@ def test_parts_become_one_file_once(served: tuple[Path, str], tmp_path: Path) ->
     assert sorted(requested) == [f"/train.ja.00{number}" for number in range(5)]
     whole.write_bytes(text[:-1])
     assert fetch(tanaka, "ja", "train", tmp_path).read_bytes() == text
-    whole.unlink()
-    whole.mkdir()
-    with pytest.raises(IsADirectoryError):
-        fetch(tanaka, "ja", "train", tmp_path)
-    assert not list(tmp_path.glob("train.ja*part"))
 
 
 def test_no_such_file_and_no_server_are_input_errors(
     served: tuple[Path, str], tmp_path: Path, corpus: PublishedCorpus
 ) -> None:
     for url in (served[1], "http://127.0.0.1:9/"):
-        with pytest.raises(InputError, match=r"set data\.root=FOLDER") as raised:
+        with pytest.raises(InputError, match=r"set data\.root=FOLDER"):
             fetch(replace(MULTI30K, url=url), "fr", "test", tmp_path)
-        assert "\n" not in str(raised.value)
+    with pytest.raises(InputError, match="multi30k has no language 'ja'"):
+        fetch(MULTI30K, "ja", "train", tmp_path)
     # Other content is refused.
     other = replace(corpus, sha256=MULTI30K.sha256)
     with pytest.raises(InputError, match=r"cannot fetch .*train\.en\.gz.*hash"):
         fetch(other, "en", "train", tmp_path / "cache")
     assert not (tmp_path / "cache" / "train.en.gz").exists()
-
-
-def test_an_unknown_language_is_an_input_error(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"multi30k has no language 'ja'.*en, de, fr"):
-        fetch(MULTI30K, "ja", "train", tmp_path)
-    with pytest.raises(InputError, match=r"multi30k_tok has no language 'fr'.*two of en, de$"):
-        find(MULTI30K_TOK, "fr", "train", tmp_path)
 
 
 def test_files_of_a_folder_may_be_gzipped(tmp_path: Path) -> None:
@@ -115,28 +103,7 @@ def test_files_of_a_folder_may_be_gzipped(tmp_path: Path) -> None:
     assert find(MULTI30K, "de", "validation", tmp_path).name == "val.de"
     with pytest.raises(InputError, match=r"has no train\.en\.gz"):
         find(MULTI30K, "en", "train", tmp_path)
-    with pytest.raises(InputError, match="is no folder"):
-        find(MULTI30K, "en", "train", tmp_path / "absent")
-    for name in ("val.lc.norm.tok.de", "train.lc.norm.tok.en.gz"):
-        (tmp_path / name).touch()
-    assert find(MULTI30K_TOK, "de", "validation", tmp_path).name == "val.lc.norm.tok.de"
-    assert find(MULTI30K_TOK, "en", "train", tmp_path).name == "train.lc.norm.tok.en.gz"
-    # Parts are to be joined.
-    with pytest.raises(InputError, match=r"has no train\.en; set data\.root to"):
-        find(TANAKA_ENJA, "en", "train", tmp_path)
     for part in TANAKA_ENJA.parts["train.en"]:
         (tmp_path / part).touch()
     with pytest.raises(InputError, match=r"only in parts: cat train\.en\.000 .* > train\.en; set"):
         find(TANAKA_ENJA, "en", "train", tmp_path)
-
-
-def test_every_file_of_every_split_has_a_checksum() -> None:
-    for corpus in PUBLISHED.values():
-        codes = [Path(name).name for name in corpus.languages]
-        names = {Path(corpus.file_name(c, split)).name for split in corpus.splits for c in codes}
-        # Files without a checksum have to be fetched by hand.
-        known = {"g2p": 18, "inflection": 0}.get(corpus.name, len(names))
-        assert len(names & set(corpus.sha256)) == known
-        assert {part for parts in corpus.parts.values() for part in parts} <= set(corpus.sha256)
-        assert {"train", "test"} <= set(corpus.splits) <= {"train", "validation", "test"}
-        assert corpus.url.endswith("/")

@@ -15,15 +15,6 @@ def folder(tmp_path: Path) -> Path:
     return write_corpus(tmp_path).parent
 
 
-def test_held_out_pairs_leave_the_training_text_in_order(folder: Path) -> None:
-    whole = pairs_of(folder, validation=str(folder / "text.tsv"))["train"]
-    held = pairs_of(folder, validation_size=9, test_size=5)
-    assert [len(held[name]) for name in ("train", "validation", "test")] == [67, 9, 5]
-    assert sorted(pair for pairs in held.values() for pair in pairs) == sorted(whole)
-    for pairs in held.values():
-        assert pairs == [pair for pair in whole if pair in pairs]
-
-
 def test_held_out_pairs_depend_on_no_seed_direction_or_order(folder: Path) -> None:
     names = ("validation", "test")
     held = pairs_of(folder, test_size=5)
@@ -75,22 +66,6 @@ def test_a_held_out_source_keeps_all_its_targets(tmp_path: Path) -> None:
         assert [len(sources[name]) for name in ("train", "validation", "test")] == [6, 9, 5]
         assert len(sources["train"] | sources["validation"] | sources["test"]) == 20
         assert [len(held[name]) for name in ("validation", "test")] == [18, 10]
-
-
-def test_held_out_pairs_of_a_large_text_are_searched_once(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("transformer.data.corpora.split._REMEMBERED", 0)
-    before = pairs_of(folder, test_size=5)
-
-    def fail(*arguments: object) -> None:
-        raise AssertionError("read again")
-
-    monkeypatch.setattr("transformer.data.corpora.split._smallest", fail)
-    assert pairs_of(folder, test_size=5) == before
-    for changes in ({"test_size": 4}, {"validation_size": 4, "test_size": 5}):
-        with pytest.raises(AssertionError, match="read again"):
-            pairs_of(folder, **changes)
 
 
 def test_held_out_pairs_take_their_links_along(folder: Path) -> None:

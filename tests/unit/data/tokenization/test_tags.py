@@ -8,7 +8,7 @@ import pytest
 from tests.helpers.data.corpora import SENTENCES, tokenizer_config
 from transformer.common.errors import InputError
 from transformer.data.text.word_alignment import NO_WORD, linked_subwords, subword_words
-from transformer.data.tokenization.tags import SENTENCE_END, SourceTags, TaggedText, Tags, is_tag
+from transformer.data.tokenization.tags import SENTENCE_END, SourceTags, TaggedText, Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
 
 TAGS = Tags(targets=("de", "fr"), corpora=("web",), sentences=3, subwords=40)
@@ -19,23 +19,6 @@ DE, FR_WEB = SourceTags("de"), SourceTags("fr", "web")
 def plain(joint: bool = True, sampling: float = 0.0) -> Tokenizer:
     config = tokenizer_config(joint=joint, sampling=sampling, vocab_size=268)
     return Tokenizer.train(config, lambda: [(text, text[::-1]) for text in SENTENCES])
-
-
-@pytest.mark.parametrize("joint", [True, False])
-def test_tags_come_after_the_subwords_on_both_sides(joint: bool) -> None:
-    before, tagged = plain(joint), plain(joint).with_tags(TAGS)
-    assert tagged.source_vocab_size == before.source_vocab_size + 4
-    assert tagged.target_vocab_size == before.target_vocab_size + 4
-    for spelled, size in (
-        (tagged.source_subwords, before.source_vocab_size),
-        (tagged.subwords, before.target_vocab_size),
-    ):
-        subwords = spelled(range(size + 4))
-        assert [is_tag(subword) for subword in subwords] == [False] * size + [True] * 4
-        assert len(set(subwords)) == size + 4
-    # The separator alone is written.
-    size = before.target_vocab_size
-    assert list(tagged.never_written) == [size + 1, size + 2, size + 3]
 
 
 def test_a_source_begins_with_its_tags_unless_it_is_blank() -> None:
@@ -76,21 +59,12 @@ def test_sentences_of_a_document_are_parted_by_the_separator() -> None:
     assert tokenizer.decode_target(drawn) == ["d e a b c a b"] * 20
 
 
-def test_a_tag_without_use_in_a_text_leaves_its_ids() -> None:
-    """What is encoded is used again when a run adds a corpus with a tag."""
-    one, two = Tags(targets=("de",)), Tags(targets=("de", "fr"))
-    fingerprints = {plain().with_tags(tags).tagged(DE).encoding_fingerprint for tags in (one, two)}
-    assert len(fingerprints) == 1
-    assert plain().with_tags(two).tagged(SourceTags("fr")).encoding_fingerprint not in fingerprints
-
-
 @pytest.mark.parametrize(
     ("tags", "wanted", "says"),
     [
         (TAGS, SourceTags(), "needs one of the tags de, fr; set to=de"),
         (TAGS, SourceTags("it"), "to=it is not a tag of the model; set to= to de or fr"),
         (TAGS, SourceTags("de", "news"), "tag=news is not a tag of the model; set tag= to web"),
-        (Tags(), SourceTags("de"), "to=de is not a tag of the model; leave to= out"),
         (Tags(corpora=("a", "b"), optional=False), SourceTags(), "one of the tags a, b; set tag=a"),
     ],
 )

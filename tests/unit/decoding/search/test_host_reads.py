@@ -1,7 +1,5 @@
 """The host reads at most once a step of any search, and both ways of leaving a batch agree."""
 
-from collections.abc import Callable
-from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -13,46 +11,31 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.helpers.decoding.steps import search_config
 from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer, tiny_translator
-from transformer.decoding import batched_search
+from tests.helpers.model.host_reads import reason_to_wait
 from transformer.decoding.batched_search import search_batch
 from transformer.decoding.constraints.compile import ConstraintCompiler
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.search import search as search_module
-from transformer.decoding.search.model_step import Ensemble, Model, build_step
-from transformer.decoding.search.search import Hypothesis, StepFunction
-
-READS = {
-    "aten::_local_scalar_dense",
-    "aten::_unique2",
-    "aten::equal",
-    "aten::is_nonzero",
-    "aten::masked_select",
-    "aten::nonzero",
-    "aten::repeat_interleave.Tensor",
-    "aten::unique_dim",
-}
+from transformer.decoding.search.model_step import ModelStep
+from transformer.decoding.search.search import Hypothesis
 
 
-class HostReads(TorchDispatchMode):
-    """Counts the operations that wait for a device; ``tolist`` is none, and counted beside."""
+class CountedReads(TorchDispatchMode):
+    """Counts the operations that wait for a device."""
 
     def __init__(self) -> None:
         super().__init__()
         self.count = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = func._schema.name
-        overload = f"{name}.{func._overloadname}"
-        indices = args[1] if name in ("aten::index", "aten::index_put_", "aten::index_put") else ()
-        by_mask = any(index is not None and index.dtype == torch.bool for index in indices)
-        self.count += by_mask or name in READS or overload in READS
+        self.count += reason_to_wait(func, args) is not None
         return func(*args, **(kwargs or {}))
 
 
-class Lists(TorchFunctionMode):
-    """Counts ``tolist`` and ``numpy`` among the reads."""
+class CountedLists(TorchFunctionMode):
+    """Counts ``tolist`` and ``numpy`` among the reads; the dispatcher does not see them."""
 
-    def __init__(self, reads: HostReads) -> None:
+    def __init__(self, reads: CountedReads) -> None:
         super().__init__()
         self.reads = reads
 
@@ -61,28 +44,16 @@ class Lists(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-class CountedStep:
-    """A step that notes how often the host had read at each of its calls."""
-
-    def __init__(self, step: StepFunction, reads: HostReads, counts: list[int]) -> None:
-        self.step = step
-        self.reads = reads
-        self.counts = counts
-        self.reorder = step.reorder
-        self.keep = step.keep
-
-    def __call__(self, tokens: Tensor) -> Tensor:
-        self.counts.append(self.reads.count)
-        return self.step(tokens)
-
-
-def count_steps(reads: HostReads, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def count_steps(reads: CountedReads, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The reads of the host before each call of the step of the next search."""
     counts: list[int] = []
-    build: Callable[..., StepFunction] = build_step
-    monkeypatch.setattr(
-        batched_search, "build_step", lambda *args: CountedStep(build(*args), reads, counts)
-    )
+    call = ModelStep.__call__
+
+    def counted(step: ModelStep, tokens: Tensor) -> Tensor:
+        counts.append(reads.count)
+        return call(step, tokens)
+
+    monkeypatch.setattr(ModelStep, "__call__", counted)
     return counts
 
 
@@ -90,22 +61,13 @@ NOTHING = Constraints()
 SEARCHES: dict[str, tuple[dict[str, Any], list[Constraints]]] = {
     "greedy": ({"algorithm": "greedy", "beam_size": 1}, []),
     "beam": ({"nbest": 2, "length_penalty": 1.0}, []),
-    "full": ({"stopping": "full"}, []),
     "options": ({"no_repeat_ngram": 2, "eos_threshold": 1.5, "min_length": 3}, []),
     "diverse": ({"algorithm": "diverse", "beam_size": 4, "groups": 2, "diversity": 0.5}, []),
-    "sampling": (
-        {"algorithm": "sampling", "nbest": 3, "top_k": 9, "top_p": 0.9, "min_p": 0.01},
-        [],
-    ),
+    "sampling": ({"algorithm": "sampling", "nbest": 3, "top_k": 9, "top_p": 0.9}, []),
     "mbr": ({"algorithm": "mbr", "beam_size": 1, "candidates": 4}, []),
-    "mbr_nbest": (
-        {"algorithm": "mbr", "beam_size": 1, "candidates": 4, "candidates_by": "beam"},
-        [],
-    ),
     "prefix": ({}, [Constraints(prefix="ein "), NOTHING, Constraints(prefix="der hund"), NOTHING]),
     "never": ({}, [Constraints(never=("ein", "hund")), NOTHING, NOTHING, NOTHING]),
     "must": ({}, [Constraints(must=("hund",)), NOTHING, Constraints(must=("ein", "a")), NOTHING]),
-    "ensemble": ({"nbest": 2}, []),
 }
 
 
@@ -113,8 +75,7 @@ def searched(kind: str) -> list[list[Hypothesis]]:
     """Four sentences of different limits."""
     changes, constraints = SEARCHES[kind]
     tokenizer = tiny_tokenizer()
-    single = tiny_translator().model
-    model: Model = Ensemble([single, single]) if kind == "ensemble" else single
+    model = tiny_translator().model
     compiled = None
     if constraints:
         compiled = ConstraintCompiler(tokenizer).compile(constraints, 60, torch.device("cpu"))
@@ -124,40 +85,18 @@ def searched(kind: str) -> list[list[Hypothesis]]:
         return search_batch(model, segments, config, None, compiled, tokenizer.never_written)
 
 
-@cache
-def usual(kind: str, repeats: bool) -> list[list[Hypothesis]]:
-    """What the search finds by early reads; with shapes that repeat or not."""
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        if repeats:
-            repeat_shapes(monkeypatch)
-        return searched(kind)
-
-
-@pytest.fixture(
-    params=[
-        pytest.param("sentences leave at once", marks=pytest.mark.thorough),
-        "shapes repeat",
-    ]
-)
-def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether shapes repeat."""
-    repeats = request.param == "shapes repeat"
-    if repeats:
-        repeat_shapes(monkeypatch)
-    return repeats
-
-
 def repeat_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Search as on a device that is not a CPU."""
     monkeypatch.setattr("transformer.model.attention.kv_cache.repeats_shapes", lambda device: True)
 
 
-@pytest.mark.usefixtures("form", "unchecked")
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("kind", SEARCHES)
 def test_the_host_reads_once_a_step(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    reads = HostReads()
+    repeat_shapes(monkeypatch)
+    reads = CountedReads()
     counts = count_steps(reads, monkeypatch)
-    with reads, Lists(reads):
+    with reads, CountedLists(reads):
         searched(kind)
     each = [later - earlier for earlier, later in pairwise(counts)]
     # At the first step a CPU looks whether a source is empty.
@@ -167,12 +106,14 @@ def test_the_host_reads_once_a_step(kind: str, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("kind", SEARCHES)
-def test_late_reads_change_no_translation(
-    kind: str, form: bool, monkeypatch: pytest.MonkeyPatch
+def test_late_reads_and_shapes_that_repeat_change_no_translation(
+    kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = usual(kind, form)
+    expected = searched(kind)
+    repeat_shapes(monkeypatch)
+    assert_alike(searched(kind), expected)
     monkeypatch.setattr(search_module, "reads_late", lambda device: True)
-    calls = count_steps(HostReads(), monkeypatch)
+    calls = count_steps(CountedReads(), monkeypatch)
     ahead: list[int] = []
 
     class WatchedOutcomes(search_module.Outcomes):
@@ -185,11 +126,6 @@ def test_late_reads_change_no_translation(
     # Prefixes and banned phrases need numbers of the step before.
     assert max(ahead) == (1 if kind in ("prefix", "never") else 2)
     assert len(calls) - len(ahead) <= 1
-
-
-@pytest.mark.parametrize("kind", SEARCHES)
-def test_shapes_that_repeat_change_no_translation(kind: str) -> None:
-    assert_alike(usual(kind, True), usual(kind, False))
 
 
 def assert_alike(actual: list[list[Hypothesis]], expected: list[list[Hypothesis]]) -> None:

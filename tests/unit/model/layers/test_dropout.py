@@ -8,7 +8,7 @@ from transformer.model.layers.dropout import Dropout, TokenDropout, random_bytes
 COUNT = 200_000
 
 
-@pytest.mark.parametrize("probability", [0.01, 0.1, 0.25, 0.3, 0.5, 0.9, 0.999])
+@pytest.mark.parametrize("probability", [0.01, 0.3, 0.999])
 def test_the_fraction_dropped_and_the_exact_expectation(probability: float) -> None:
     """Over the 256 equally likely bytes the outputs average to the input."""
     dropped = min(round(probability * 256), 255)
@@ -43,15 +43,6 @@ def test_every_byte_is_as_likely_as_any_other() -> None:
         assert abs(correlation) < 5 / COUNT**0.5
 
 
-@pytest.mark.parametrize("kind", [Dropout, TokenDropout])
-def test_evaluation_and_probability_zero_are_the_identity(kind: type[Dropout]) -> None:
-    hidden, state = torch.randn(2, 3, 4), torch.random.get_rng_state()
-    assert kind(0.5).eval()(hidden) is hidden
-    assert kind(0.0)(hidden) is hidden
-    assert torch.equal(torch.random.get_rng_state(), state)
-    assert kind(0.5)(hidden) is not hidden
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_the_gradient_is_zero_exactly_where_dropped(dtype: torch.dtype) -> None:
     torch.manual_seed(1)
@@ -64,8 +55,8 @@ def test_the_gradient_is_zero_exactly_where_dropped(dtype: torch.dtype) -> None:
     assert torch.equal(hidden.grad, output.detach())  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("probability", [0.05, 0.3])
-def test_whole_tokens_are_dropped(probability: float) -> None:
+def test_whole_tokens_are_dropped() -> None:
+    probability = 0.3
     torch.manual_seed(1)
     dropped = TokenDropout(probability)(torch.ones(100, 500, 3))
     # batch length width -> batch length: all of a token, or nothing.

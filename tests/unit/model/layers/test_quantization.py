@@ -23,8 +23,6 @@ TARGET = torch.tensor([[2, 9, 10], [2, 11, 12]])
 MODELS: list[dict[str, Any]] = [
     {},
     {"norm": "rms", "positions": "rotary", "activation": "swiglu", "num_kv_heads": 2},
-    {"positions": "alibi", "query_key_norm": True},
-    {"positions": "relative", "norm_order": "post", "activation": "geglu"},
     {"positions": "learned", "share_layers": "all", "attention": "eager"},
 ]
 
@@ -99,20 +97,14 @@ def test_maps_of_one_input_are_fused(biased: bool) -> None:
         together = linear_together(x, layers)
         for found, layer in zip(together, layers, strict=True):
             torch.testing.assert_close(found, layer(x), rtol=0, atol=1e-5)
-    # The second input is multiplied by the matrix that the first has made, all in one storage.
+    # One product, in one storage.
     assert len({y.untyped_storage().data_ptr() for y in together}) == 1
-    assert len(layers[0]._joined) == 1
 
 
-def test_what_is_converted_and_what_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_int8_converts_each_map_once_and_only_on_a_cpu() -> None:
     model = in_precision(tiny_transformer(share_layers="all", encoder_layers=3), "int8")
     assert not any(isinstance(module, Linear) for module in model.modules())
     first, _, last = model.encoder.layers
     assert first.attention.query is last.attention.query  # type: ignore[union-attr]
-    before = tiny_transformer().state_dict()
-    monkeypatch.setattr("transformer.model.layers.linear.processor", lambda: PROCESSORS["amd-avx2"])
-    after = in_precision(tiny_transformer(), "float32").state_dict()
-    assert all(after[name].t().is_contiguous() for name in after if name.endswith("query.weight"))
-    assert all(torch.equal(after[name], weight) for name, weight in before.items())
     with pytest.raises(InputError, match="precision=int8 computes on a CPU, not on device=cuda"):
         in_precision(tiny_transformer(), "int8", "cuda")

@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-import torch
 
 from tests.helpers.decoding.translators import tiny_translator
 from transformer.common.errors import InputError
@@ -81,10 +80,11 @@ def test_the_other_candidates_follow_the_one_that_is_taken() -> None:
     beam = plain(beam_size=4, nbest=4, ffn_dim=64)[1].nbest
     translator = tiny_translator(beam_size=4, nbest=3, ffn_dim=64)
     flags = Flagging(translator, Choosy([beam[2].text]), "next_best")
-    [found] = translate(flags, TEXTS[1:2])
-    assert [one.text for one in found.nbest] == [beam[at].text for at in (2, 0, 1)]
-    assert (found.text, found.tokens) == (beam[2].text, beam[2].tokens)
-    assert found.score == pytest.approx(beam[2].score)  # that of a batch of several sentences
+    [translation] = translate(flags, TEXTS[1:2])
+    assert [candidate.text for candidate in translation.nbest] == [beam[n].text for n in (2, 0, 1)]
+    assert translation.score == pytest.approx(beam[2].score)  # that of a batch of several sentences
+    with pytest.raises(InputError, match="next_best needs a search of several candidates"):
+        flagging("next_best", algorithm="greedy", beam_size=1)
 
 
 def test_samples_are_drawn_until_one_has_no_flag() -> None:
@@ -110,18 +110,3 @@ def test_constraints_hold_for_what_is_taken() -> None:
     assert found[0].unmet == () and found[0].flags
     # Sampling cannot look for a phrase.
     assert translate(flagging("resample", beam_size=4), TEXTS[:1], [must])[0].unmet == ()
-
-
-def test_a_search_of_one_candidate_has_no_next() -> None:
-    with pytest.raises(InputError, match="next_best needs a search of several candidates"):
-        flagging("next_best", algorithm="greedy", beam_size=1)
-    with pytest.raises(InputError, match="searches with the model"):
-        exported = tiny_translator(nbest=1)
-        exported.model.to(torch.device("meta"))
-        Flagging(exported, Choosy(), "resample")
-
-
-def test_samples_have_no_shortlist() -> None:
-    other = flagging("resample", beam_size=4, shortlist="short.npz").candidate_search
-    assert other is not None
-    assert (other.search.algorithm, other.search.shortlist) == ("sampling", None)

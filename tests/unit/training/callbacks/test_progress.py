@@ -3,8 +3,6 @@
 import io
 import logging
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 from unittest.mock import Mock
 
@@ -20,11 +18,6 @@ METRICS = {
     "val/bleu": torch.tensor(31.25),
     "train/tokens_per_second": torch.tensor(12345.6),
 }
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 def run(trainer: Any, steps: list[int]) -> None:
@@ -67,91 +60,47 @@ def test_no_terminal_no_bar(
     assert [line[-12:] for line in caplog.messages] == ["left 0:01:30"] * 2
 
 
-@pytest.mark.parametrize(
-    ("changes", "steps", "line"),
-    [
-        (
-            {
-                "callback_metrics": {
-                    "train/loss": torch.tensor(2.34567),
-                    "val/accuracy": torch.tensor(93.254),
-                }
-            },
-            [39, 41],
-            "update 41/40, epoch 4.1: accuracy 93.25 at update 41",  # the loss has its own line
-        ),
-        ({"estimated_stepping_batches": float("inf")}, [1, 2, 3], "update 2/?, epoch 0.2: "),
-        ({"datamodule": Mock(epochs=lambda done: None)}, [1, 40, 41], "update 40/40: "),
-    ],
-)
-def test_a_line_without_bleu_end_or_epoch(
-    changes: dict[str, Any], steps: list[int], line: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_line_without_bleu_end_or_epoch(caplog: pytest.LogCaptureFixture) -> None:
+    metrics = {"train/loss": torch.tensor(2.34567), "val/accuracy": torch.tensor(93.254)}
     with caplog.at_level(logging.INFO):
-        run(fake_trainer(**changes), steps)
-    assert caplog.messages == [line]
+        run(fake_trainer(callback_metrics=metrics), [39, 41])
+        run(fake_trainer(estimated_stepping_batches=float("inf")), [1, 2, 3])
+        run(fake_trainer(datamodule=Mock(epochs=lambda done: None)), [1, 40, 41])
+    assert caplog.messages == [
+        "update 41/40, epoch 4.1: accuracy 93.25 at update 41",
+        "update 2/?, epoch 0.2: ",
+        "update 40/40: ",
+    ]
 
 
-@contextmanager
-def logging_terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
-    """As stderr, to which the log goes too."""
-    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+def test_a_terminal_gets_a_bar_and_lines_of_the_log_above_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    trainer = fake_trainer(callback_metrics=METRICS, estimated_stepping_batches=float("inf"))
+    bar = ProgressBar()
+    line = "[red]:smile: " + "word " * 30 + "end"
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stderr", terminal)
     handler = logging.StreamHandler(terminal)
     logging.getLogger().addHandler(handler)
     try:
-        yield terminal
+        bar.on_train_start(trainer, fake_module())
+        logging.getLogger("transformer").warning(line)
+        # After a validation at the start the trainer knows the last update.
+        trainer.estimated_stepping_batches = 40
+        trainer.global_step = 40
+        bar.on_train_batch_end(trainer, fake_module(), None, None, 0)
+        bar.on_exception(trainer, fake_module(), ValueError())
     finally:
         logging.getLogger().removeHandler(handler)
     assert handler.stream is terminal and not handler.filters
-
-
-def test_a_terminal_gets_a_bar_and_the_log_its_lines(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setenv("TERM", "dumb")
-    with caplog.at_level(logging.INFO), logging_terminal(monkeypatch) as terminal:
-        run(fake_trainer(global_step=30, callback_metrics=METRICS), [31, 40])
-    assert [message[:22] for message in caplog.messages] == ["update 40/40, epoch 4."]
-    assert (
-        "40/40  epoch 4.0  loss 2.346  BLEU 31.2 at update 40  12,346 tokens/s 00:00"
-        in terminal.getvalue()
-    )
-    assert "update 40/40" not in terminal.getvalue()
-
-
-def test_a_line_of_the_log_stands_above_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "60")
-    trainer, bar = fake_trainer(callback_metrics=METRICS), ProgressBar()
-    line = "[red]:smile: " + "word " * 30 + "end"
-    with logging_terminal(monkeypatch) as terminal:
-        bar.on_train_start(trainer, fake_module())
-        logging.getLogger("transformer").warning(line)
-        bar.on_train_end(trainer, fake_module())
     before, _, after = terminal.getvalue().partition(line + "\n")
     # The bar is wiped off before it, and drawn again after it.
     assert before.endswith("\r\x1b[2K")
-    assert "--:--" in before and "0/40" in after
-
-
-def test_the_bar_has_an_end_though_a_validation_comes_first(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(sys, "stderr", Terminal())
-    trainer, bar = fake_trainer(estimated_stepping_batches=float("inf")), ProgressBar()
-    bar.on_train_start(trainer, fake_module())
-    trainer.estimated_stepping_batches = 40
-    bar.on_train_batch_end(trainer, fake_module(), None, None, 0)
-    assert bar.progress is not None
-    assert bar.progress.tasks[0].total == 40
-    bar.on_train_end(trainer, fake_module())
-    # An error closes it.
-    monkeypatch.setattr(sys, "stderr", Terminal())
-    bar = ProgressBar()
-    bar.on_train_start(fake_trainer(), fake_module())
-    progress = bar.progress
-    assert progress is not None
-    assert progress.live.is_started
-    bar.on_exception(fake_trainer(), fake_module(), ValueError())
-    assert not progress.live.is_started
+    assert "--:--" in before
+    assert "40/40  epoch 4.0  loss 2.346" in after and "update 40/40" not in after
     assert bar.progress is None

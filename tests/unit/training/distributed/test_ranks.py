@@ -30,7 +30,7 @@ def index() -> Iterator[Rank]:
     signal.signal(signal.SIGTERM, handler)
 
 
-@pytest.mark.parametrize("error", [InputError("bad"), Interrupted("stopped", 143), OSError("full")])
+@pytest.mark.parametrize("error", [InputError("bad"), Interrupted("stopped", 143)])
 def test_the_first_error_is_reported_and_its_code_shared(index: Rank, error: Exception) -> None:
     with pytest.raises(type(error), match=str(error)), reporting_once(index):
         raise error
@@ -47,14 +47,7 @@ def test_the_first_error_is_reported_and_its_code_shared(index: Rank, error: Exc
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
-        (
-            dist.DistNetworkError("Failed to recv, got 0 bytes\nException"),
-            "Failed to recv.*",
-        ),
-        (
-            RuntimeError("[/pytorch/gloo/transport/tcp/pair.cc:5] Read error [::1]:9: reset. This"),
-            r"Read error \[::1\]:9: reset",
-        ),
+        (dist.DistNetworkError("Failed to recv, got 0 bytes\nException"), "Failed to recv.*"),
         (
             RuntimeError(
                 "Rank 1 reached monitoredBarrier, but received errors from rank 0.\n Original "

@@ -11,7 +11,6 @@ from tests.helpers.model.tolerance import assert_close
 from tests.helpers.training.updates import loss_config
 from transformer.common.processor import PROCESSORS
 from transformer.settings.training import LossConfig
-from transformer.training.losses import cross_entropy as losses
 from transformer.training.losses.cross_entropy import (
     cross_entropy,
     loss_function,
@@ -34,7 +33,7 @@ def config(
     return loss_config(label_smoothing=smoothing, chunk=chunk, bfloat16=bfloat16)
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.5])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_the_formula(smoothing: float) -> None:
     """Section 7: the target is (1 - e) on the right token and e / V on each of all V."""
     hidden, weight, target = inputs()
@@ -45,7 +44,7 @@ def test_the_formula(smoothing: float) -> None:
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-@pytest.mark.parametrize("chunk", [1, 22, 23, 512])
+@pytest.mark.parametrize("chunk", [1, 22, 512])
 def test_fused_equals_plain_in_value_and_gradient(chunk: int, smoothing: float) -> None:
     hidden, weight, target = inputs()
     plain = cross_entropy(hidden, weight, target, smoothing)
@@ -61,7 +60,7 @@ def test_fused_equals_plain_in_value_and_gradient(chunk: int, smoothing: float) 
 @pytest.mark.parametrize(
     ("rows", "dtype"), [(0, torch.float32), (512, torch.float64), (1025, torch.float32)]
 )
-def test_without_a_gradient_it_is_the_plain_one_too(rows: int, dtype: torch.dtype) -> None:
+def test_without_a_gradient_it_is_the_plain_loss(rows: int, dtype: torch.dtype) -> None:
     hidden, weight, target = inputs(rows)
     with torch.no_grad():
         expected = cross_entropy(hidden.to(dtype), weight.to(dtype), target, 0.0)
@@ -70,36 +69,10 @@ def test_without_a_gradient_it_is_the_plain_one_too(rows: int, dtype: torch.dtyp
     assert_close(actual, expected)
 
 
-@pytest.mark.parametrize(("device", "parts"), [("cpu", [512, 512, 1]), ("meta", [1025])])
-def test_validation_takes_larger_chunks_on_a_gpu(
-    device: str, parts: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen = []
-
-    def sized(hidden: Tensor, *_: object) -> Tensor:
-        seen.append(len(hidden))
-        return hidden.sum()
-
-    monkeypatch.setattr(losses, "cross_entropy", sized)
-    negative_log_likelihood(*(tensor.detach().to(device) for tensor in inputs(1025)))
-    assert seen == parts
-
-
-@pytest.mark.parametrize(("kind", "chosen"), [("amd-avx512", True), ("other", False)])
-def test_auto_is_bfloat16_where_the_processor_has_it(
-    kind: str, chosen: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("transformer.training.precision.processor", lambda: PROCESSORS[kind])
-    found, expected = (loss_function(config(bfloat16=one), *inputs()) for one in ("auto", chosen))
-    assert torch.equal(found, expected)
-    assert not torch.equal(found, loss_function(config(bfloat16=not chosen), *inputs()))
-
-
-@pytest.mark.parametrize("chunk", [5, 512])
-def test_fused_in_bfloat16_is_near(chunk: int) -> None:
+def test_fused_in_bfloat16_is_near(monkeypatch: pytest.MonkeyPatch) -> None:
     hidden, weight, target = inputs()
     plain = cross_entropy(hidden, weight, target, 0.1)
-    fused = loss_function(config(0.1, chunk, True), hidden, weight, target)
+    fused = loss_function(config(0.1, 5, True), hidden, weight, target)
     assert fused.dtype == torch.float32
     torch.testing.assert_close(fused, plain, rtol=1e-2, atol=0)
     expected = torch.autograd.grad(plain, (hidden, weight))
@@ -108,8 +81,14 @@ def test_fused_in_bfloat16_is_near(chunk: int) -> None:
         assert mine.dtype == torch.float32
         assert 1e-5 < ((mine - other).norm() / other.norm()).item() < 1e-2
     with torch.autocast("cpu", torch.bfloat16):
-        under = loss_function(config(0.1, chunk), hidden, weight, target)
+        under = loss_function(config(0.1, 5), hidden, weight, target)
     assert torch.equal(under, fused)
+    # Where the processor has bfloat16, auto takes it.
+    for kind, expected in (("amd-avx512", fused), ("other", plain)):
+        row = PROCESSORS[kind]
+        monkeypatch.setattr("transformer.training.precision.processor", lambda row=row: row)
+        auto = loss_function(config(0.1, 5, "auto"), hidden, weight, target)
+        torch.testing.assert_close(auto, expected, rtol=1e-6, atol=0)
 
 
 @pytest.mark.parametrize("chunk", [0, 4])
@@ -122,8 +101,7 @@ def test_large_logits_and_no_rows_are_finite(chunk: int, rows: int, scale: float
     assert rows or (loss == 0 and not gradients[1].any())
 
 
-@pytest.mark.parametrize(("chunk", "logits"), [(0, ROWS), (4, 4)])
-def test_the_fused_form_never_holds_all_logits(chunk: int, logits: int) -> None:
+def test_the_fused_form_never_holds_all_logits() -> None:
     hidden, weight, target = inputs()
     seen = []
 
@@ -136,5 +114,5 @@ def test_the_fused_form_never_holds_all_logits(chunk: int, logits: int) -> None:
             return result
 
     with Watch():
-        loss_function(config(chunk=chunk), hidden, weight, target)
-    assert max(seen) == logits
+        loss_function(config(chunk=4), hidden, weight, target)
+    assert max(seen) == 4

@@ -43,49 +43,25 @@ def test_the_formula() -> None:
     assert torch.isfinite(loss) and torch.isfinite(gradient).all()
 
 
-def test_links_stand_where_pieces_do_if_they_weigh() -> None:
-    assert BATCH.alignment is not None
-    assert BATCH.alignment.shape == (2, 4, 3)
-    assert BATCH.alignment.nonzero().tolist() == [[0, 0, 0], [0, 1, 1], [1, 0, 0]]
-    moved = BATCH.to("meta")
-    assert moved.alignment is not None
-    assert moved.alignment.device.type == "meta"
-    assert UNLINKED.to("meta").alignment is None
-    # Not even the last bit, whether or not the batch carries links.
-    plain, linked = (module().micro_loss(batch)[0] for batch in (UNLINKED, BATCH))
-    assert torch.equal(plain, linked)
+def test_the_guided_head() -> None:
+    deep = tiny_config(decoder_layers=4)
+    loss = loss_config(alignment_weight=0.1)
+    assert guided_head(loss, deep) == HeadName("cross", 2, 0)
+    assert guided_head(loss, tiny_config(decoder_layers=1)) == HeadName("cross", 0, 0)
+    assert guided_head(replace(loss, alignment_weight=0.0), deep) is None
+    chosen = replace(loss, alignment_layer=3, alignment_head=1)
+    assert guided_head(chosen, deep) == HeadName("cross", 3, 1)
 
 
-@pytest.mark.parametrize(
-    ("layers", "changes", "expected"),
-    [
-        (4, {}, (2, 0)),
-        (1, {}, (0, 0)),
-        (4, {"alignment_layer": 3, "alignment_head": 1}, (3, 1)),
-    ],
-)
-def test_the_guided_head(layers: int, changes: dict[str, int], expected: tuple[int, int]) -> None:
-    config = tiny_config(decoder_layers=layers)
-    loss = loss_config(alignment_weight=0.1, **changes)
-    assert guided_head(loss, config) == HeadName("cross", *expected)
-    assert guided_head(replace(loss, alignment_weight=0.0), config) is None
-
-
-@pytest.mark.parametrize(
-    ("changes", "key"),
-    [
-        ({"alignment_layer": 2}, r"loss\.alignment_layer=2"),
-        ({"alignment_head": 4}, r"loss\.alignment_head=4"),
-        ({"alignment_head": -1}, r"loss\.alignment_head=-1"),
-        ({}, r"model\.layer_drop=0 .*model\.share_layers=none"),
-    ],
-)
-def test_a_head_that_does_not_stay_or_exist_is_refused(changes: dict[str, Any], key: str) -> None:
-    sharing = "feed_forward" if changes else "all"
-    model = tiny_transformer(layer_drop=0.1, share_layers=sharing)
-    with pytest.raises(InputError, match=key):
-        module(model, alignment_weight=0.5, **changes)
-    module(tiny_transformer(layer_drop=0.1, share_layers="feed_forward"), alignment_weight=0.5)
+def test_a_head_that_does_not_stay_or_exist_is_refused() -> None:
+    model = tiny_transformer(layer_drop=0.1, share_layers="feed_forward")
+    module(model, alignment_weight=0.5)
+    for changes in ({"alignment_layer": 2}, {"alignment_head": 4}, {"alignment_head": -1}):
+        [(name, value)] = changes.items()
+        with pytest.raises(InputError, match=f"loss.{name}={value}"):
+            module(model, alignment_weight=0.5, **changes)
+    with pytest.raises(InputError, match="share_layers=none"):
+        module(tiny_transformer(layer_drop=0.1, share_layers="all"), alignment_weight=0.5)
 
 
 @pytest.mark.parametrize("sharing", ["none", "all"])
