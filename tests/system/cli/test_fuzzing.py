@@ -1,8 +1,9 @@
-"""Any checkpoint is read, or refused in one line, and nothing else happens.
+"""Any checkpoint or text is read, or refused in one line, and nothing else happens.
 
-`tests/property/` has the readers of text.
+`tests/property/` has the readers of single formats.
 """
 
+import gzip
 import os
 import random
 import resource
@@ -18,6 +19,7 @@ import torch
 from tests.helpers.runs.outcomes import said
 from tests.helpers.runs.processes import (
     FORKS,
+    TINY,
     call,
     call_verb_here,
     exit_code,
@@ -25,6 +27,7 @@ from tests.helpers.runs.processes import (
     tiny_overrides,
 )
 from transformer.common.files import PACKAGE
+from transformer.settings.corpora import CHECKS
 
 pytestmark = pytest.mark.thorough
 
@@ -178,6 +181,27 @@ def _other_value(value: Any, draw: random.Random) -> Any:
     return draw.choice(VALUES)
 
 
+ODD = (
+    b"\x00",
+    b"\xff\xfe",
+    b"\r",
+    b"\x1b[31m",
+    "\u2028\ufeff\u2581\u200b\u202e\U0010ffff".encode(),
+    b"\n\n\n",
+    b"alpha " * 200_000,
+)
+
+
+def odd_text(lines: Sequence[bytes], draw: random.Random) -> bytes:
+    """A text with odd bytes in its lines, or packed, whole or cut."""
+    copy = list(lines)
+    for _ in range(draw.choice([1, 3, 20])):
+        index = draw.randrange(len(copy))
+        cut = draw.randrange(len(copy[index]) + 1)
+        copy[index] = copy[index][:cut] + draw.choice(ODD) + copy[index][cut:]
+    return b"\n".join(copy) + draw.choice([b"\n", b""])
+
+
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a tiny run, whose text lies beside it."""
@@ -191,11 +215,15 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def remove(home: Path, *names: str) -> None:
+    for path in (home / name for name in names):
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+
+
 def checkpoint_complaints(
     reader: str, payload: Any, home: Path, codes: Sequence[int] = (0, 2)
 ) -> list[str]:
-    for path in (home / name for name in WRITTEN):
-        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    remove(home, *WRITTEN)
     (home / "other" / "checkpoints").mkdir(parents=True)
     torch.save(payload, home / "x.ckpt")
     for copy in ("last", "step-00000001", "step-00000002"):
@@ -225,4 +253,38 @@ def test_whatever_is_in_a_checkpoint(home: Path, seeds: range) -> None:
         payload = changed(draw.choice(payloads), draw)
         if problems := checkpoint_complaints(reader, payload, home):
             wrong[f"seed {seed}, {reader}"] = problems
+    assert wrong == {}
+
+
+@pytest.mark.parametrize(
+    "seeds", [range(12), pytest.param(range(12, 1_000), marks=pytest.mark.slow)], ids=str
+)
+def test_whatever_is_in_a_text(home: Path, seeds: range) -> None:
+    lines = (home / "train.src").read_bytes().split(b"\n")[:60]
+    corpus = ["data=files", "data.source=src", "data.target=tgt", "data.cache=cache-of-texts"]
+    corpus += [f"data.{split}=[validation.src,validation.tgt]" for split in ("validation", "test")]
+    wrong = {}
+    for seed in seeds:
+        remove(home, "translated", "cleaned", "new", "cache-of-texts")
+        draw = random.Random(seed)
+        source = draw.choice(["one", "one.tsv", "one.jsonl", "one.gz"])
+        target = "two" if source in ("one", "one.gz") else source
+        for name in sorted({source, target}):
+            content = odd_text(lines, draw)
+            if name.endswith(".gz") and draw.random() < 0.8:
+                content = gzip.compress(content)[: draw.choice([None, 99])]
+            (home / name).write_bytes(content)
+        train = source if source == target else f"[{source},{target}]"
+        text = [*corpus, f"data.train={train}"]
+        calls: dict[str, list[str]] = {
+            "translate": ["checkpoint=run", f"input={source}", "output=translated"],
+            "evaluate": ["checkpoint=run", f"source={source}", f"reference={target}"],
+            "compare": ["own.tgt", target, "source=own.src", f"reference={source}"],
+            "doctor": [*text, *(f"thresholds.{name}=1" for name in CHECKS)],
+            "clean": [*text, "output=cleaned"],
+            "train": [*text, *TINY, "hydra.run.dir=new", "trainer.max_steps=1", "test=false"],
+        }
+        verb = list(calls)[seed % len(calls)]
+        if problems := complaints([verb, *calls[verb]], home):
+            wrong[f"seed {seed}, {verb}"] = problems
     assert wrong == {}
