@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+from omegaconf import OmegaConf
 
 from tests.helpers.runs.processes import start_verb, tiny_overrides
 from tests.helpers.runs.runs import verb
@@ -72,3 +73,23 @@ def test_distill_is_killed_and_resumes(tmp_path: Path) -> None:
         assert line in [candidate["text"] for candidate in row["nbest"]]
     payload = read_payload(folder / "08_student" / "checkpoints" / "best.ckpt")
     assert payload[PORTABLE]["tokenizer"]["tags"]["corpora"] == ("distilled",)
+
+
+@pytest.mark.thorough
+def test_backtranslate_trains_on_synthetic_sources(tmp_path: Path) -> None:
+    arguments = ["recipe", "recipe=backtranslate", *tiny_overrides(tmp_path), "output=b"]
+    monolingual = tmp_path / "more.tgt"
+    monolingual.write_text((tmp_path / "train.tgt").read_text().replace("alpha", "omega"))
+    # An untrained model draws letters of all the world, more than the vocabulary holds.
+    search = ["translate.decoding=sampling", "translate.decoding.top_k=1"]
+    code, stdout, stderr = verb(
+        *arguments, f"monolingual={monolingual}", *search, "bitext_share=0.25", home=tmp_path
+    )
+    assert code == 0, stderr
+    folder = tmp_path / "b"
+    synthetic = (folder / "04_translate" / "synthetic.src").read_text().split("\n")
+    assert len(synthetic) == len(monolingual.read_text().split("\n"))
+    corpora = OmegaConf.load(folder / "05_forward" / "config.yaml").data.corpora
+    train = [str(path) for path in corpora.synthetic.train]
+    assert train == ["b/04_translate/synthetic.src", str(monolingual)]
+    assert json.loads(stdout)["checkpoint"] == "b/05_forward/checkpoints/best.ckpt"
