@@ -5,7 +5,6 @@ import re
 import subprocess
 import sys
 from functools import cache
-from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -48,8 +47,6 @@ STRANGERS = [
 _MODULE = re.compile(rf"transformer\.({'|'.join(ORDER)})(\.\w+)*(:\w+)?")
 """A text that names a module, or what is in it, such as ``transformer.tasks.base:Task``."""
 
-FOLDERS = sorted({file.parent for file in PACKAGE.rglob("*.py")})
-
 
 @cache
 def imported(file: Path) -> frozenset[str]:
@@ -77,18 +74,6 @@ def test_imports_go_one_way() -> None:
             assert {name.split(".")[1] for name in imported(file)} <= allowed, file
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: str(folder.relative_to(PACKAGE)))
-def test_no_folder_has_a_circle(folder: Path) -> None:
-    prefix = ".".join(["transformer", *folder.relative_to(PACKAGE).parts]) + "."
-    graph: dict[str, set[str]] = {}
-    for file in folder.rglob("*.py"):
-        module = file.relative_to(folder).parts[0].removesuffix(".py")
-        inside = [name for name in imported(file) if name.startswith(prefix)]
-        imports = {name.removeprefix(prefix).split(".")[0] for name in inside}
-        graph.setdefault(module, set()).update(imports - {module})
-    TopologicalSorter(graph).prepare()
-
-
 def test_the_names_of_the_package_are_those_that_editors_see() -> None:
     """Those for type checkers, and those that are imported when they are first used."""
     [block] = [
@@ -107,10 +92,9 @@ def test_the_names_of_the_package_are_those_that_editors_see() -> None:
     ("modules", "heavy"),
     [
         (
-            "transformer.interchange.translators",
-            "pytorch_lightning datasets pandas sacrebleu tensorboard",
+            "transformer.interchange.translators, transformer.commands.report",
+            "pytorch_lightning datasets pandas tensorboard",
         ),
-        ("transformer.commands.report", "pytorch_lightning datasets pandas tensorboard"),
         (
             "transformer.__main__, transformer.cli.config, transformer.cli.corpus, "
             "transformer.cli.evaluate, transformer.cli.models, transformer.cli.translate",
@@ -121,7 +105,4 @@ def test_the_names_of_the_package_are_those_that_editors_see() -> None:
 )
 def test_what_must_start_fast_imports_nothing_heavy(modules: str, heavy: str) -> None:
     code = f"import sys, {modules}; print(*sorted(set('{heavy}'.split()) & set(sys.modules)))"
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    assert result.stdout.split() == []
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "\n"

@@ -1,9 +1,7 @@
 """The snippets of docs/python.md run, on a small model."""
 
 import re
-import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +10,6 @@ from tests.helpers.data.text import write_parallel
 from tests.helpers.runs.runs import PROJECT
 from tests.system.training.test_single_stacks import trained
 from tests.unit.test_docs import SNIPPET
-from transformer.common.own_code import TRUST
 
 pytestmark = pytest.mark.thorough
 
@@ -62,32 +59,3 @@ def test_the_snippets_run(
     assert (tmp_path / folder / "model.safetensors").is_file()
     assert answer == "dict_keys(['translatedText'])"
     assert alone == ["torch.Size([2, 5, 100])"]
-    _trains_with_own_code(page, capsys, monkeypatch)
-
-
-def _trains_with_own_code(
-    page: dict[str, Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from dataclasses import replace
-
-    from transformer import CallbacksConfig, InputError, RunConfig, Translator, train
-
-    config: RunConfig = page["config"]
-    own = replace(
-        config,
-        task="mine:FocalTask",
-        model=replace(config.model, feed_forward="mine:SquaredRelu"),
-        callbacks=CallbacksConfig(own=("mine:Announce",)),
-        test=False,
-    )
-    monkeypatch.delitem(sys.modules, "mine", raising=False)
-    monkeypatch.delenv(TRUST)
-    with pytest.raises(InputError, match="mine:FocalTask is code of a user"):
-        train(own, "runs/own")
-    monkeypatch.setitem(sys.modules, "mine", SimpleNamespace(**page))
-    train(own, "runs/own")
-    assert "validated after update 4" in capsys.readouterr().out
-    layer: Any = Translator.load("runs/own").model.encoder.layers[0]
-    assert type(layer.feed_forward) is page["SquaredRelu"]
-    with pytest.raises(InputError, match="runs/mine holds a run"):
-        train(config, "runs/mine")

@@ -15,14 +15,14 @@ PLAIN = ("text=alpha",)
 CALLS: dict[str, list[tuple[tuple[str, ...], str]]] = {
     "translate": [
         (("checkpoint=train.src",), "cannot be read as a checkpoint"),
-        (("decoding.top_k=3",), "decoding.top_k=3 has no effect with decoding."),
+        (("attention=true",), "attention=true: plain text has no place for it; add format=json"),
+        (("launch=ray",), "launch=ray reads and writes files; set input= and output="),
+        (("join=true",), "join=true is for launch=ray; leave it out"),
         (("decoding=mbr", "decoding.utility=comet"), "decoding.utility=comet cannot be imported"),
-        (("input_format=xml",), "input_format='xml' must be text or json"),
         (("input_format=json", "decoding=greedy"), "set decoding=beam"),
         ((*SAMPLED, "input=folder"), "folder: cannot be read (Is a directory); give a file"),
         ((*SAMPLED, "output=folder"), "output=folder is a folder, or in none; give a file"),
         ((*SAMPLED, "output=link"), "output=link is an input too"),
-        ((*SAMPLED, "output=nowhere/out"), "nowhere/out is a folder, or in none; give a file"),
         ((*SAMPLED, "input=latin"), "latin:11: byte 2 of the line is not UTF-8"),
         ((*SAMPLED, "input=requests", "input_format=json"), "requests:10: not JSON"),
         ((*SAMPLED, "input=musts", "input_format=json"), "cannot look for phrases that must occur"),
@@ -38,9 +38,16 @@ CALLS: dict[str, list[tuple[tuple[str, ...], str]]] = {
         ((*COMPARED, "split=train"), "split=train is not there; choose validation or test"),
         ((*COMPARED, "output=text/o"), "text/o: Not a directory"),
         ((*COMPARED, "text"), "text has 1 lines for"),
+        ((*COMPARED, "training=gone"), "gone: no such file"),
+        (("text",), "compare takes two systems or more"),
+        (("text", "blank"), "give source=FILE and reference=FILE"),
+        (("text", "blank", "source=text"), "source=FILE and reference=FILE go together"),
+    ],
+    "stress": [
+        (("disturbances=[uper]",), "disturbances has 'uper', which is no"),
+        (("output=text",), "text: File exists"),
     ],
     "heads": [
-        (("sentences=0",), "sentences=0 must be at least 1"),
         (("prune=[0.5,1.5]",), "prune=[0.5, 1.5] must be fractions"),
     ],
     "attention": [((*PLAIN, "sentences=0", "output=text"), "text: File exists")],
@@ -48,7 +55,6 @@ CALLS: dict[str, list[tuple[tuple[str, ...], str]]] = {
         (("output=none", "format=gguf"), "format=gguf is unknown; choose argos or ctranslate2"),
         (("output=text/none",), "text: File exists"),
         (("output=none", "max_bleu_loss=-1"), "more than max_bleu_loss=-1; nothing was written"),
-        (("output=none", "sentences=few"), "sentences='few' must be a whole number or null"),
     ],
 }
 

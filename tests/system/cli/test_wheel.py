@@ -69,16 +69,11 @@ def test_the_verbs_work_without_the_checkout(run: Run) -> None:
     code = """
 from transformer.data.corpora.resolve import pocket_text
 from transformer.data.datamodules.tagging import read_pocket_tags
-from transformer.evaluation.attention_heads import AttentionView
-from transformer.reports.attention_page import attention_page
 from transformer.serving.http_server import page_routes
 page_routes()
-print(len(attention_page(AttentionView("", "", False, "", "", "", 0, ()))))
 print(len(list(read_pocket_tags(pocket_text("en")["test"]))))
 """
-    characters, count = run("-c", code, program="python").split()
-    assert int(characters) > 10_000
-    assert int(count) == 1000
+    assert run("-c", code, program="python") == "1000\n"
 
 
 def test_a_user_trains_with_own_code_and_settings(run: Run) -> None:
@@ -96,8 +91,6 @@ def test_a_user_trains_with_own_code_and_settings(run: Run) -> None:
     assert "validated after update 4" in log
     assert "same_length" in (work / "runs" / "own" / "test.json").read_text()
     assert "FocalTask" in (work / "runs" / "own" / "config.yaml").read_text()
-    more = ("checkpoint=runs/own", "trust=true", "trainer.max_steps=5")
-    assert "resuming from" in run("train", *more)
     assert "same_length" in run("evaluate", "checkpoint=runs/own", "trust=true")
     code = "from transformer import Translator as T; print(T.load('runs/own').translate(['a'])[0])"
     assert "Translation(" in run("-c", code, program="python", TRANSFORMER_TRUST="true")

@@ -39,20 +39,13 @@ def test_a_smaller_vocabulary_is_that_of_the_same_run(tmp_path: Path) -> None:
     assert chosen(tmp_path) == ("new", 8000)
 
 
-@pytest.mark.parametrize(
-    "config",
-    [
-        "tokenizer: {vocab_size: '${oc.env:SECRET}'}",
-        'tokenizer: {vocab_size: "\\x24{oc.env:SECRET}"}',
-        "{tokenizer: {vocab_size: 8000}, more: '${oc.env:SECRET}'}",
-        "tokenizer: 3",
-        "",
-    ],
-)
 def test_a_foreign_folder_tells_no_more_than_a_number(
-    tmp_path: Path, config: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SECRET", "300")
-    write_run(tmp_path, config)
-    assert chosen(tmp_path) == ("new", 8000)
-    assert chosen(tmp_path, named="run") == ("run", 8000)
+    for number, config in enumerate(
+        ["tokenizer: {vocab_size: '${oc.env:SECRET}'}", "tokenizer: 3"]
+    ):
+        write_run(tmp_path / str(number), config)
+        assert chosen(tmp_path / str(number)) == ("new", 8000)
+        assert chosen(tmp_path / str(number), named="run") == ("run", 8000)

@@ -1,17 +1,12 @@
 """The folder of blocks: each is whole or missing, and has the settings that stand beside it."""
 
-import errno
 import json
-import os
 import re
-from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
-from unittest.mock import ANY
 
 import fsspec
 import pytest
-from fsspec.implementations.memory import MemoryFileSystem
 
 from tests.helpers.runs.tuning_runs import write_run
 from transformer.commands import ray_data
@@ -56,21 +51,14 @@ def test_blocks_that_are_there_are_known_by_text_and_number(folder: BlockFolder)
     }
 
 
-@pytest.mark.parametrize("fails", [False, True])
-def test_what_killed_actors_left_is_removed_and_no_other_file(
-    folder: BlockFolder, fails: bool
-) -> None:
+def test_what_killed_actors_left_is_removed_and_no_other_file(folder: BlockFolder) -> None:
     left = f"x/a.1.jsonl.000013.jsonl.{'0a' * 16}.part"
     others = {"film.part", "x/a.jsonl.0a.part", f"a.{'0a' * 16}.part"}
-    with (
-        pytest.raises(InputError, match="a wrong line") if fails else nullcontext(),
-        folder.opened("translate", {}, TEXTS),
-    ):
+    with pytest.raises(InputError, match="wrong"), folder.opened("translate", {}, TEXTS):
         for name in (left, *others):
             folder.write(name, b"")
         assert folder.done() == {}
-        if fails:
-            raise InputError("a wrong line")
+        raise InputError("a wrong line")
     assert names(folder) == {"_settings.json", *others}
 
 
@@ -80,25 +68,19 @@ def test_other_settings_or_another_text_are_refused(folder: BlockFolder) -> None
     # Without a block, nothing is there that the settings could not hold for.
     with folder.opened("translate", {"seed": 1, "to": None}, TEXTS):
         folder.write("a.txt.000000.jsonl", b"one\n")
-    with (
-        pytest.raises(InputError, match="made with another seed, to "),
-        folder.opened("translate", {"seed": 2, "to": "de"}, TEXTS),
+    changed = [(FILE._replace(state="7 bytes"),)]
+    for command, settings, texts, message in (
+        ("translate", {"seed": 2, "to": "de"}, TEXTS, "made with another seed, to "),
+        ("score", {"seed": 1, "to": None}, TEXTS, "made with another command "),
+        ("translate", {"seed": 1, "to": None}, changed, r"a\.txt has changed since"),
     ):
-        pass
-    with (
-        pytest.raises(InputError, match="made with another command "),
-        folder.opened("score", {"seed": 1, "to": None}, TEXTS),
-    ):
-        pass
-    with (
-        pytest.raises(InputError, match=r"a\.txt has changed since"),
-        folder.opened("translate", {"seed": 1, "to": None}, [(FILE._replace(state="7 bytes"),)]),
-    ):
-        pass
-    # Further files may come, and those before them may go.
+        with pytest.raises(InputError, match=message), folder.opened(command, settings, texts):
+            pass
+    # Further files may come, those before them may go, and a file without blocks may change.
     more = UrlFile("memory://bucket/b.txt", "b.txt", "1 byte")
-    with folder.opened("translate", {"seed": 1, "to": None}, [(more,)]):
-        pass
+    for file in (more._replace(state="2 bytes"), more):
+        with folder.opened("translate", {"seed": 1, "to": None}, [(file,)]):
+            pass
     system, path = fsspec.url_to_fs(folder.url)
     assert json.loads(system.cat_file(f"{path}/_settings.json"))["texts"] == {
         "a.txt": [["memory://bucket/a.txt", "6 bytes"]],
@@ -135,37 +117,6 @@ def test_blocks_are_joined_in_the_order_of_texts_and_numbers(
     assert not system.exists(fsspec.url_to_fs(folder.url)[1])
 
 
-def test_a_text_without_blocks_may_change(folder: BlockFolder) -> None:
-    wrong = UrlFile("memory://bucket/b.txt", "b.txt", "1 byte")
-    with folder.opened("translate", {}, [(FILE,), (wrong,)]):
-        folder.write("a.txt.000000.jsonl", b"one\n")
-    corrected = wrong._replace(state="2 bytes")
-    with folder.opened("translate", {}, [(FILE,), (corrected,)]):
-        folder.write("b.txt.000000.jsonl", b"one\n")
-    with (
-        pytest.raises(InputError, match=r"b\.txt has changed since its blocks"),
-        folder.opened("translate", {}, [(FILE,), (wrong,)]),
-    ):
-        pass
-
-
-def test_a_file_that_cannot_be_joined_is_one_line(
-    folder: BlockFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    system, path = fsspec.url_to_fs(f"{folder.url}.joined")
-
-    def refuse(*_: object) -> None:
-        raise OSError(errno.EIO, "the disk is gone")
-
-    folder.write("a.000000.lines", b"a\n")
-    monkeypatch.setattr(MemoryFileSystem, "mv", refuse)
-    monkeypatch.setattr(os, "replace", refuse)
-    with pytest.raises(InputError, match=r"joined: cannot be written \(.*the disk is gone"):
-        folder.join(["a"], f"{folder.url}.joined")
-    assert folder.done() == {"a": {0: ANY}}
-    assert not system.glob(f"{path}*")
-
-
 def wanting(tmp_path: Path) -> TranslateConfig:
     (tmp_path / "text").write_text("a dog\n")
     run = str(tmp_path / "no-run")
@@ -174,16 +125,8 @@ def wanting(tmp_path: Path) -> TranslateConfig:
     )
 
 
-def test_a_folder_is_no_joined_file(tmp_path: Path) -> None:
-    pytest.importorskip("ray")
-    (tmp_path / "out").mkdir()
-    with pytest.raises(InputError, match=r"out is a folder; join=true writes a file"):
-        translate_files(wanting(tmp_path))
-
-
-@pytest.mark.parametrize("whole", [False, True])
 def test_a_shortlist_is_found_from_another_folder(
-    whole: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("ray")
     monkeypatch.chdir(tmp_path)
@@ -194,32 +137,28 @@ def test_a_shortlist_is_found_from_another_folder(
         raise InputError(f"{kept['shortlist']} {kept['beam_size']}")
 
     monkeypatch.setattr(ray_data, "load_line_translator", load)
-    for name, found in [("own.npz", str(tmp_path / "own.npz")), ("auto", "auto")]:
-        keys = {"shortlist": name, "beam_size": 3, "algorithm": "beam"}
-        decoding = SearchConfig(**keys) if whole else keys
-        with pytest.raises(InputError, match=rf"^{re.escape(found)} 3$"):
+    absolute = str(tmp_path / "own.npz")
+    for decoding, shortlist in (
+        (SearchConfig(shortlist="own.npz", beam_size=3), absolute),
+        ({"shortlist": "own.npz", "beam_size": 3}, absolute),
+        ({"shortlist": "auto", "beam_size": 3}, "auto"),
+    ):
+        with pytest.raises(InputError, match=rf"^{re.escape(shortlist)} 3$"):
             translate_files(replace(wanting(tmp_path), decoding=decoding))
 
 
-@pytest.mark.parametrize(
-    ("source", "target", "told"),
-    [
-        ("a.jsonl", "b.jsonl", r"a\.jsonl is not plain text: target= is for two plain files"),
-        ("a.txt", "b.tsv", r"b\.tsv is not plain text"),
-        ("a.parquet", "b.txt", r"a\.parquet is not plain text"),
-        ("a.txt", None, r"a\.txt is read as plain text; give its translations as target="),
-    ],
-)
-def test_a_target_is_for_plain_files(
-    source: str, target: str | None, told: str, tmp_path: Path
-) -> None:
+def test_wrong_files_are_refused(tmp_path: Path) -> None:
     pytest.importorskip("ray")
-    for name in filter(None, [source, target]):
-        (tmp_path / name).write_text("")
-    config = ScoreConfig("no-run", source=tmp_path / source, output=tmp_path / "out", launch="ray")
-    config = replace(config, target=target and tmp_path / target)
-    with pytest.raises(InputError, match=told):
+    (tmp_path / "out").mkdir()
+    with pytest.raises(InputError, match=r"out is a folder; join=true writes a file"):
+        translate_files(wanting(tmp_path))
+    for name in ("a.txt", "a.parquet"):
+        (tmp_path / name).touch()
+    config = ScoreConfig("no-run", source=tmp_path / "a.txt", output=tmp_path / "out", launch="ray")
+    with pytest.raises(InputError, match=r"a\.txt is read as plain text; give its translations"):
         score_files(config)
+    with pytest.raises(InputError, match=r"a\.parquet is not plain text"):
+        score_files(replace(config, target=tmp_path / "a.parquet"))
 
 
 def test_a_cluster_without_a_gpu_is_one_line(
@@ -230,19 +169,4 @@ def test_a_cluster_without_a_gpu_is_one_line(
     monkeypatch.setattr(ray, "cluster_resources", lambda: {"CPU": 8.0})
     config = replace(wanting(tmp_path), checkpoint=str(write_run(tmp_path)), device="cuda")
     with pytest.raises(InputError, match="the cluster has no GPU for device=cuda; set device=cpu"):
-        translate_files(config)
-
-
-@pytest.mark.thorough
-def test_a_wrong_address_of_the_cluster_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("ray")
-    # Not "auto", which finds the cluster of another test on this machine.
-    monkeypatch.setenv("RAY_ADDRESS", "nonsense")
-    (tmp_path / "text").write_text("a dog\n")
-    config = TranslateConfig(
-        str(write_run(tmp_path)), input=tmp_path / "text", output=tmp_path / "out", launch="ray"
-    )
-    with pytest.raises(InputError, match=r"^launch=ray: no cluster \(RAY_ADDRESS=nonsense\): "):
         translate_files(config)

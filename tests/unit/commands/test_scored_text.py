@@ -1,20 +1,27 @@
-"""The text of a run that is no longer, or not here: the message says that the run names it."""
+"""The text and the metrics of a score: those of the run, changed by the keys of the command."""
 
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.helpers.data.corpora import data_config, write_corpus
-from transformer.commands.scored_text import own_text, pairs_to_score, scored_split
+from transformer.checkpoint.trust import TRUST
+from transformer.commands.scored_text import (
+    changed_metrics,
+    own_text,
+    pairs_to_score,
+    require_trusted,
+    scored_split,
+)
 from transformer.common.errors import InputError, MissingFile
 from transformer.data.corpora.evaluation_text import run_split, validation_pairs
 from transformer.data.corpora.split import Split
 from transformer.data.text.parallel import Corpus
 from transformer.settings.data import DataConfig
-from transformer.settings.evaluation import ScoredTextKeys
+from transformer.settings.evaluation import ScoredTextKeys, ScoringKeys
+from transformer.settings.metrics import MetricsConfig
 from transformer.settings.run import RunConfig
 
 PLACES: list[Callable[[DataConfig], object]] = [
@@ -32,37 +39,23 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DataConfig:
     return data_config(Path(), validation="text.tsv", validation_size=0)
 
 
-@pytest.mark.parametrize("read", PLACES)
 def test_the_text_of_a_run_is_read_where_it_was_trained(
-    read: Callable[[DataConfig], object],
-    data: DataConfig,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    data: DataConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert read(data)
+    for read in PLACES:
+        assert read(data)
     monkeypatch.chdir(tmp_path.parent)
-    with pytest.raises(
-        MissingFile, match=r"^text\.tsv: no such file.*; the config of the run names it so: call it"
-    ):
-        read(data)
-
-
-NO_FOLDER = {"corpus": "folder", "root": "gone"} | dict.fromkeys(("train", "validation", "test"))
-
-
-@pytest.mark.parametrize("changed", [{}, NO_FOLDER])
-def test_elsewhere_own_text_is_advised_where_it_is_taken(
-    data: DataConfig,
-    changed: dict[str, Any],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.chdir(tmp_path.parent)
-    trained = "call it from the folder where the run was trained"
-    with pytest.raises(MissingFile, match=f"{trained}, or give source=FILE and reference=FILE$"):
-        PLACES[0](replace(data, **changed))
-    with pytest.raises(MissingFile, match=f"{trained}$"):
-        PLACES[1](replace(data, **changed))
+    missing = r"^text\.tsv: no such file.*; the config of the run names it so: call it"
+    for read in PLACES:
+        with pytest.raises(MissingFile, match=missing):
+            read(data)
+    # Own text is advised where it is taken.
+    no_files = dict.fromkeys(("train", "validation", "test"))
+    for config in (data, replace(data, corpus="folder", root="gone", **no_files)):
+        with pytest.raises(MissingFile, match="or give source=FILE and reference=FILE"):
+            PLACES[0](config)
+        with pytest.raises(MissingFile, match="from the folder where the run was trained"):
+            PLACES[1](config)
 
 
 def test_a_file_of_both_sides_is_read_as_training_reads_it(tmp_path: Path) -> None:
@@ -84,3 +77,29 @@ def test_a_text_without_a_line_is_named(tmp_path: Path) -> None:
     (tmp_path / "empty.tsv").touch()
     with pytest.raises(InputError, match=r"empty\.tsv: the text has no line; fill the file"):
         pairs_to_score(Split(Corpus((tmp_path / "empty.tsv",), "x", "y")))
+
+
+RUN = RunConfig(metrics=MetricsConfig(lowercase=True, choose="chrf"))
+FOREIGN = RunConfig(metrics=MetricsConfig(custom="os:getcwd"))
+
+
+def test_named_keys_alone_change_the_metrics_of_a_run() -> None:
+    keys = ScoringKeys(tokenize="char", lowercase=False)
+    changed = MetricsConfig(tokenize="char", lowercase=False, choose="chrf")
+    assert changed_metrics(keys, RUN, "RUN") == changed
+    assert changed_metrics(ScoringKeys(), RUN, "RUN") == RUN.metrics
+    assert changed_metrics(ScoringKeys(), None, "RUN") == MetricsConfig()
+    with pytest.raises(InputError, match="tokenize=words cannot be used"):
+        changed_metrics(ScoringKeys(tokenize="words"), RUN, "RUN")
+
+
+def test_a_program_of_the_run_needs_trust_unless_the_command_names_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv(TRUST, raising=False)
+    for check in (changed_metrics, require_trusted):
+        with pytest.raises(InputError, match=r"^RUN names metrics\.custom=os:getcwd.*trust=true"):
+            check(ScoringKeys(), FOREIGN, "RUN")
+        check(ScoringKeys(trust=True), FOREIGN, "RUN")
+    changed = changed_metrics(ScoringKeys(custom="own:score"), FOREIGN, "RUN")
+    assert changed.custom == "own:score"

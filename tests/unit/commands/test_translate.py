@@ -2,19 +2,14 @@
 
 import json
 from pathlib import Path
-from queue import SimpleQueue
-from threading import Thread
-from urllib.request import urlopen
 
 import pytest
 
 from tests.helpers.runs.tuning_runs import write_run
-from transformer.commands.serve import Service, serve
 from transformer.commands.translate import translate, translate_file
 from transformer.common.errors import InputError
 from transformer.decoding.constraints.request import Constraints, Request
 from transformer.decoding.translator import Translator
-from transformer.settings.commands import ServeConfig
 from transformer.settings.translator import TranslateConfig
 
 
@@ -56,20 +51,3 @@ def test_a_file_is_translated_to_a_file(run: str, tmp_path: Path) -> None:
     assert sorted(tmp_path.iterdir()) == [output, source]
     with pytest.raises(InputError, match=r"output=None must be two files"):
         translate_file(TranslateConfig(run, input=source))
-
-
-def test_a_program_stops_the_server(run: str) -> None:
-    pytest.importorskip("starlette")
-    services = SimpleQueue[Service]()
-    config = ServeConfig(checkpoint=run, port=0, languages=["en-de"])
-    thread = Thread(target=serve, args=(config,), kwargs={"started": services.put})
-    thread.start()
-    service = services.get(timeout=60)
-    try:
-        assert service.directions == (("en", "de"),)
-        with urlopen(f"{service.url}/health", timeout=10) as answer:
-            assert json.load(answer) == {"status": "ok"}
-    finally:
-        service.stop()
-        thread.join(30)
-    assert not thread.is_alive()

@@ -39,29 +39,17 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return name
 
 
-def test_a_module_that_nobody_imported_is_not_run(module: str) -> None:
-    config = tiny_config(feed_forward=f"{module}:Doubled")
-    with pytest.raises(InputError, match=rf"model\.feed_forward={module}:Doubled is code"):
-        build_transformer(config)
-    assert not Path("imported").exists()
-
-
-def test_a_checkpoint_does_not_choose_among_the_classes_of_libraries(module: str) -> None:
-    name = "transformer.model.layers.feedforward:FeedForward"
-    with pytest.raises(InputError, match=rf"model\.feed_forward={name} is code of a user"):
-        build_transformer(tiny_config(feed_forward=name))
-
-
-@pytest.mark.parametrize("trusted", [False, True])
-def test_what_is_imported_or_trusted_is_built(
-    module: str, trusted: bool, monkeypatch: pytest.MonkeyPatch
+def test_code_that_nobody_imported_or_trusts_is_not_run(
+    module: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = tiny_config(feed_forward=f"{module}:Doubled")
-    if trusted:
-        monkeypatch.setenv(TRUST, "true")
-    else:
-        import_code([("model.feed_forward", f"{module}:Doubled")])
-    model = build_transformer(config)
+    own = f"{module}:Doubled"
+    # A checkpoint does not choose among the classes of libraries, either.
+    for name in (own, "transformer.model.layers.feedforward:FeedForward"):
+        with pytest.raises(InputError, match=rf"model\.feed_forward={name} is code of a user"):
+            build_transformer(tiny_config(feed_forward=name))
+    assert not Path("imported").exists()
+    import_code([("model.feed_forward", own)])
+    model = build_transformer(tiny_config(feed_forward=own))
     assert {type(layer.feed_forward).__name__ for layer in model.encoder.layers} == {"Doubled"}
 
 
@@ -81,34 +69,23 @@ def test_a_trusted_checkpoint_brings_its_layers(
 
 
 def test_metrics_and_utilities_are_found_beside_the_text(module: str) -> None:
-    for kind in ("metric", "utility"):
-        function = "def same(hypotheses, references):\n    return [1.0 for _ in hypotheses]\n"
-        Path(f"{module}_{kind}.py").write_text(function)
-    [own] = score(["a"], ["b"], config=MetricsConfig(test=(), custom=f"{module}_metric:same"))[:1]
-    assert own.value == 1.0
+    # A metric may give any iterable of numbers.
+    metric = "def ones(texts, references): return (1 for _ in texts)\n"
+    Path(f"{module}_metric.py").write_text(metric)
+    config = MetricsConfig(test=(), custom=f"{module}_metric:ones")
+    assert score(["a"], ["b"], config=config)[0].value == 1.0
+    utility = "def same(hypotheses, references): return [1.0 for _ in hypotheses]\n"
+    Path(f"{module}_utility.py").write_text(utility)
     assert utility_named(f"{module}_utility:same")
     with pytest.raises(InputError, match=r"math:pi cannot be imported \(pi is no function\)"):
         utility_named("math:pi")
 
 
-def test_a_metric_may_give_any_iterable_of_numbers(module: str) -> None:
-    Path(f"{module}_lazy.py").write_text("def ones(texts, right): return (1 for _ in texts)\n")
-    [own, *_] = score(["a"], ["b"], config=MetricsConfig(test=(), custom=f"{module}_lazy:ones"))
-    assert own.value == 1.0
-
-
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [("{}:Gone", "is no Linear"), ("{}:Doubled", "is no Linear"), ("torch:cat", "is no Linear")],
-)
-def test_another_kind_of_thing_is_refused(module: str, name: str, reason: str) -> None:
-    name = name.format(module)
-    import_code([("key", name)])
-    with pytest.raises(InputError, match=rf"key={name} {reason}"):
-        own_class("key", name, nn.Linear)
-
-
-def test_an_import_that_fails_is_one_line(module: str) -> None:
+def test_a_wrong_name_is_one_line(module: str) -> None:
+    for name in (f"{module}:Gone", f"{module}:Doubled", "torch:cat"):
+        import_code([("key", name)])
+        with pytest.raises(InputError, match=rf"key={name} is no Linear"):
+            own_class("key", name, nn.Linear)
     Path(f"{module}_bad.py").write_text("1 / 0")
     for name in (f"{module}_bad", "no_such_module"):
         with pytest.raises(InputError, match=rf"task={name}:X cannot be imported \(\w+Error: "):

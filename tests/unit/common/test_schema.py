@@ -1,6 +1,5 @@
 """Ranges of the fields of a config, unknown keys, and parts of messages."""
 
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -17,24 +16,19 @@ class Config:
     limit: Annotated[float, Range(above=0, most=2)] | None = None
 
 
-@pytest.mark.parametrize(
-    ("values", "objections"),
-    [
-        ({}, []),
+def test_ranges() -> None:
+    typed(Config, {"limit": 2.0, "rate": 0.0}, "x")
+    for values, messages in (
         ({"size": 0}, ["x.size=0 must be at least 1"]),
         ({"rate": 1.0}, ["x.rate=1.0 must be at least 0 and below 1"]),
         ({"rate": float("nan")}, ["x.rate=nan must be at least 0 and below 1"]),
         ({"limit": 0.0}, ["x.limit=0.0 must be above 0 and at most 2"]),
-        ({"limit": 2.0, "rate": 0.0}, []),
         ({"size": -1, "limit": 3}, ["x.size=-1 must be at least 1", "x.limit=3.0 must be above 0"]),
-    ],
-)
-def test_ranges(values: dict[str, float], objections: list[str]) -> None:
-    with pytest.raises(InputError) if objections else nullcontext() as caught:
-        typed(Config, values, "x")
-    if caught is not None:
-        found = str(caught.value).split(ALSO)
-        assert [one[: len(o)] for one, o in zip(found, objections, strict=True)] == objections
+    ):
+        with pytest.raises(InputError) as caught:
+            typed(Config, values, "x")
+        for objection, message in zip(str(caught.value).split(ALSO), messages, strict=True):
+            assert objection.startswith(message)
 
 
 def test_an_unknown_key_of_a_file_is_named_in_one_line() -> None:
