@@ -319,12 +319,12 @@ def test_the_verb_answers_what_it_has_accepted(home: Path) -> None:
     offline = [translation.text for translation in Translator.load(home / "run").translate(texts)]
     arguments = ["serve", "checkpoint=run", "port=0", "cache=0"]
     command = [sys.executable, "-m", "transformer", *arguments]
-    process = subprocess.Popen(command, cwd=home, text=True, stdout=subprocess.PIPE)
-    assert process.stdout
+    process = subprocess.Popen(command, cwd=home, text=True, stderr=subprocess.PIPE)
+    assert process.stderr
     try:
-        line = process.stdout.readline()
-        assert line.startswith("translating from src to tgt at http://127.0.0.1:"), line
-        address = line.rsplit(maxsplit=1)[1]
+        # The stream ends if the process does.
+        started = next(line for line in process.stderr if line.startswith("translating from src"))
+        address = started.rsplit(maxsplit=1)[1]
         connections = [begun(address, q=text, source="src", target="tgt") for text in texts]
         # A later request is answered, so that those before have been accepted.
         assert ask(f"{address}/health") == (200, {"status": "ok"})
