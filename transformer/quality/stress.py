@@ -98,7 +98,7 @@ class StressTest:
     def run(
         self, names: Sequence[str] = tuple(DISTURBANCES), begins: Callable[[str], object] = str
     ) -> StressReport:
-        """Score the clean text, then each disturbance, whose name is told to ``begins``."""
+        """Score the clean text, then each disturbance; ``begins`` is called with each name."""
         sources, references = zip(*self._texts, strict=True)
         translations = self._translator.translate(sources)
         clean = [translation.text for translation in translations]
