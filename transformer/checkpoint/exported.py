@@ -29,8 +29,8 @@ from transformer.common.errors import (
     errors_name,
     raise_objections,
     readable,
-    require_package,
 )
+from transformer.common.packages import require_package
 from transformer.settings.model import ModelConfig
 
 SETTINGS = "config.json"

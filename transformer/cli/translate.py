@@ -17,8 +17,9 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TextIO
 
-from transformer.common.errors import InputError, Interrupted, require_package
+from transformer.common.errors import InputError, Interrupted
 from transformer.common.files import given_path, named
+from transformer.common.packages import require_package
 from transformer.data.text.lines import MAX_LINE, decoded_lines, read_lines, too_long
 from transformer.settings.commands import AskConfig, ServeConfig, ShortlistConfig
 from transformer.settings.evaluation import ScoreConfig, SelectConfig

@@ -35,9 +35,10 @@ from transformer.commands.translate import (
     output_settings,
     write_translations,
 )
-from transformer.common.errors import InputError, require_package
+from transformer.common.errors import InputError
 from transformer.common.files import given_path, written_whole
 from transformer.common.hub import is_hub_name
+from transformer.common.packages import require_package
 from transformer.data.text.url_files import (
     UrlFile,
     find_files,

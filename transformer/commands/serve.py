@@ -9,7 +9,8 @@ from typing import NamedTuple
 from torch import Tensor
 
 from transformer.checkpoint.checkpoint import Checkpoint
-from transformer.common.errors import InputError, require_package
+from transformer.common.errors import InputError
+from transformer.common.packages import require_package
 from transformer.interchange.translators import load_translator, local_run
 from transformer.quality.failures.flagging import Flagging
 from transformer.quality.failures.flags import Detector

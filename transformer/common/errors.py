@@ -2,12 +2,10 @@
 
 import difflib
 import re
-import shlex
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
-from importlib.util import find_spec
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -20,10 +18,6 @@ class InputError(Exception):
 
 class MissingFile(InputError):
     """A file that the user or the config of a run names does not exist."""
-
-
-class MissingPackage(InputError):
-    """A package of an extra is not installed."""
 
 
 @contextmanager
@@ -64,9 +58,6 @@ def readable(name: object, *errors: type[Exception]) -> Iterator[None]:
 
 ALSO = "; also "
 
-_DISTRIBUTIONS = {"multipart": "python-multipart", "prometheus_client": "prometheus-client"}
-"""Packages that pip knows by another name than ``import``."""
-
 _LIMIT = 10
 
 
@@ -86,40 +77,6 @@ def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     candidates = [candidate for candidate in known if candidate != name]
     near = difflib.get_close_matches(name, candidates, n=1, cutoff=cutoff)
     return f" (did you mean {near[0]}?)" if near else ""
-
-
-def how_to_install(extra: str) -> str:
-    """Return the commands that install what is missing of an extra, from a wheel and a checkout.
-
-    The project is not on PyPI, so that an extra can be named in a checkout alone.
-    """
-    checkout = f"pip install -e '.[{extra}]' in the checkout"
-    missing = _missing_requirements(extra)
-    return f"{shlex.join(['pip', 'install', *missing])}, or {checkout}" if missing else checkout
-
-
-def _missing_requirements(extra: str) -> list[str]:
-    """The requirements of an extra that are not installed, such as ``lxml>=6.0``."""
-    # Reading metadata is for errors alone: its import would slow every start.
-    from importlib.metadata import PackageNotFoundError, distribution, requires
-
-    missing = []
-    with suppress(PackageNotFoundError):
-        for requirement in requires("transformer") or ():
-            wanted, _, marker = requirement.partition(";")
-            if re.search(rf"extra == ['\"]{extra}['\"]", marker):
-                try:
-                    distribution(re.split(r"[^\w.-]", wanted)[0])
-                except PackageNotFoundError:
-                    missing.append(wanted.strip())
-    return missing
-
-
-def require_package(package: str, who: str, extra: str) -> None:
-    """Raise MissingPackage unless a package of an extra is installed."""
-    if find_spec(package) is None:
-        name = _DISTRIBUTIONS.get(package, package)
-        raise MissingPackage(f"{who} needs {name}: {how_to_install(extra)}")
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -3,8 +3,9 @@
 import re
 from pathlib import Path
 
-from transformer.common.errors import InputError, MissingFile, require_package
+from transformer.common.errors import InputError, MissingFile
 from transformer.common.files import HUB, given_path
+from transformer.common.packages import require_package
 
 _NAME = re.compile(r"(?:hf://)?([\w.-]+/[\w.-]+)(?:@([\w./-]+))?", re.ASCII)
 _CACHED = re.compile(r".*/([\w.-]+)--([\w.-]+)/[0-9a-f]{40}/run", re.ASCII)

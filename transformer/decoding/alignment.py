@@ -17,7 +17,7 @@ from transformer.decoding.batching import bucket_batches, check_lengths, pair_le
 from transformer.model.attention.record_weights import recording
 from transformer.model.decoder import DecoderLayer
 from transformer.model.head_masks import HeadName
-from transformer.model.layers.dropout import evaluating
+from transformer.model.modes import evaluating
 from transformer.model.transformer import Transformer
 from transformer.settings.model import ModelConfig
 from transformer.settings.training import LossConfig

@@ -19,7 +19,7 @@ from transformer.model.attention.masks import Mask, padding_mask
 from transformer.model.attention.record_weights import recording
 from transformer.model.encoder import Memory
 from transformer.model.head_masks import Kind, attentions
-from transformer.model.layers.dropout import evaluating
+from transformer.model.modes import evaluating
 from transformer.model.transformer import Transformer
 from transformer.settings.tokenizer import EOS, PAD
 

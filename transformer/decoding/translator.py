@@ -40,8 +40,8 @@ from transformer.decoding.search.model_step import Model, ensemble_members
 from transformer.decoding.search.search import Hypothesis
 from transformer.decoding.search.shortlist import with_shortlist_of
 from transformer.model.head_masks import HeadName
-from transformer.model.layers.dropout import evaluating
 from transformer.model.layers.quantization import in_precision
+from transformer.model.modes import evaluating
 from transformer.model.transformer import Transformer
 from transformer.settings.decoding import SearchConfig
 from transformer.settings.model import Precision

@@ -12,7 +12,7 @@ from transformer.decoding.translator import Translator
 from transformer.evaluation import metrics
 from transformer.evaluation.attention_heads import corpus_pairs
 from transformer.model.head_masks import HeadName, attention_heads, heads_off, switched_off
-from transformer.model.layers.dropout import evaluating
+from transformer.model.modes import evaluating
 from transformer.model.transformer import Transformer
 from transformer.settings.run import RunConfig
 

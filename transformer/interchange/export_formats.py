@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 
 from transformer.checkpoint.run_directory import run_folder
 from transformer.checkpoint.trust import require_trust
-from transformer.common.errors import InputError, require_package
+from transformer.common.errors import InputError
 from transformer.common.files import given_path, written_whole
+from transformer.common.packages import require_package
 from transformer.data.corpora.evaluation_text import validation_pairs
 from transformer.decoding.fingerprint import write_fingerprint
 from transformer.decoding.search.shortlist import ENGINE_FILE, FILE

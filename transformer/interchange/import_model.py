@@ -32,10 +32,10 @@ from transformer.common.errors import (
     errors_name,
     raise_objections,
     readable,
-    require_package,
 )
 from transformer.common.files import HUB, given_path, locked, require_new, written_whole
 from transformer.common.hub import download, repository
+from transformer.common.packages import require_package
 from transformer.common.schema import typed, typed_value
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.interchange.architectures.architecture import model_settings, read_config

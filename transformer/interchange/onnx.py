@@ -36,7 +36,7 @@ from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.attention.record_weights import recording
 from transformer.model.decoder import DecoderLayer
 from transformer.model.head_masks import HeadName
-from transformer.model.layers.dropout import evaluating
+from transformer.model.modes import evaluating
 from transformer.model.transformer import Transformer
 from transformer.settings.metrics import MetricsConfig
 from transformer.settings.tokenizer import BOS, EOS, PAD, UNK

@@ -11,9 +11,10 @@ import torch
 from transformer.checkpoint import run_directory
 from transformer.checkpoint.checkpoint import Checkpoint, Loaded
 from transformer.checkpoint.exported import load_model
-from transformer.common.errors import InputError, MissingFile, require_package
+from transformer.common.errors import InputError, MissingFile
 from transformer.common.files import HUB, given_path
 from transformer.common.hub import is_hub_name
+from transformer.common.packages import require_package
 from transformer.data.text.lines import file_digest
 from transformer.data.tokenization.tags import SourceTags
 from transformer.data.tokenization.tokenizer import Tokenizer

@@ -10,8 +10,8 @@ from transformer.model.attention.attention_context import AttentionContext
 from transformer.model.attention.kv_cache import DecoderCache, LayerCache, room_for
 from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.encoder import LayerStack, Memory
-from transformer.model.layers.dropout import layer_is_dropped
 from transformer.model.layers.fused_projection import fused_projection, fusing_pays, linear_together
+from transformer.model.layers.layer_drop import layer_is_dropped
 from transformer.model.layers.linear import for_products, product_dtype
 from transformer.model.layers.residual import Residual
 

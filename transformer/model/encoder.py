@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from transformer.model.attention.attention_context import AttentionContext, StackContext
 from transformer.model.attention.masks import Mask
 from transformer.model.attention.multi_head import MultiHeadAttention
-from transformer.model.layers.dropout import HiddenStates, layer_is_dropped
+from transformer.model.layers.dropout import HiddenStates
+from transformer.model.layers.layer_drop import layer_is_dropped
 from transformer.model.layers.linear import product_dtype
 from transformer.model.layers.residual import Residual
 

@@ -5,7 +5,7 @@ from functools import cached_property, partial
 from importlib.util import find_spec
 from itertools import islice
 
-from transformer.common.errors import how_to_install
+from transformer.common.packages import how_to_install
 from transformer.data.corpora.split import NumberedPair, Split, numbered
 from transformer.data.text.parallel import Pair
 from transformer.data.tokenization.tokenizer import Tokenizer

@@ -13,7 +13,7 @@ from pytorch_lightning.utilities.seed import isolate_rng
 
 from transformer.checkpoint.checkpoint import portable_part
 from transformer.common.errors import InputError
-from transformer.model.layers.dropout import all_layers
+from transformer.model.layers.layer_drop import all_layers
 from transformer.settings.data import BUDGET_STEP
 from transformer.settings.run import RunConfig
 from transformer.tasks.registry import make_task

@@ -39,7 +39,7 @@ from transformer.common.errors import InputError, is_out_of_memory
 from transformer.common.processes import SIGNALS
 from transformer.data.batching.loader import Update
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.model.layers.dropout import all_layers
+from transformer.model.layers.layer_drop import all_layers
 from transformer.model.transformer import Transformer
 from transformer.settings.run import RunConfig
 from transformer.training import checkpointing

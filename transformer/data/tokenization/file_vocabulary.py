@@ -18,8 +18,9 @@ from typing import Any
 
 import sentencepiece
 
-from transformer.common.errors import InputError, errors_name, require_package
+from transformer.common.errors import InputError, errors_name
 from transformer.common.files import given_path, named
+from transformer.common.packages import require_package
 from transformer.data.tokenization.normalization import STAND_IN, WORD_START
 from transformer.data.tokenization.subword_model import Subwords, with_subwords
 from transformer.data.tokenization.tags import Tags

@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from transformer.common.errors import InputError, MissingPackage
+from transformer.common.errors import InputError
+from transformer.common.packages import MissingPackage
 from transformer.common.schema import typed
 from transformer.data.tokenization.file_vocabulary import open_vocabulary, with_words
 from transformer.data.tokenization.normalization import normalize

@@ -1,8 +1,8 @@
-"""Dropout (Srivastava et al. 2014) with a mask cheap on a CPU: eight elements share a draw."""
+"""Dropout (Srivastava et al. 2014), of elements and of tokens.
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+On a CPU a draw of the generator costs more than the product with the mask. One draw of 64 bits
+therefore gives a byte each to eight elements.
+"""
 
 import torch
 from jaxtyping import Float
@@ -58,35 +58,3 @@ def random_bytes(count: int) -> Tensor:
     words = torch.empty((count + 7) // 8, dtype=torch.int64)
     # None stands for one above the largest value: every pattern of 64 bits is as likely.
     return words.random_(-(2**63), None).view(torch.uint8)[:count]
-
-
-@contextmanager
-def all_layers(model: nn.Module) -> Iterator[None]:
-    """Switch layer dropout off within the context."""
-    stacks: list[Any] = [module for module in model.modules() if hasattr(module, "layer_drop")]
-    before = [stack.layer_drop for stack in stacks]
-    for stack in stacks:
-        stack.layer_drop = 0.0
-    try:
-        yield
-    finally:
-        for stack, probability in zip(stacks, before, strict=True):
-            stack.layer_drop = probability
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Switch dropout and gradients off within the context; then restore each module's mode."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        with torch.inference_mode():
-            yield
-    finally:
-        for module, training in modes:
-            module.training = training
-
-
-def layer_is_dropped(probability: float, training: bool) -> bool:
-    """Draw whether a training step skips a layer (Fan et al. 2020); evaluation uses all."""
-    return training and probability > 0 and torch.rand(()).item() < probability

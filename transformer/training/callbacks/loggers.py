@@ -12,8 +12,8 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.loggers import Logger, WandbLogger
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
-from transformer.common.errors import require_package
 from transformer.common.files import NoSpaceLeft, open_unlinked, written_whole
+from transformer.common.packages import require_package
 from transformer.settings.training import LoggerConfig, WandbConfig
 
 if TYPE_CHECKING:
