@@ -1,5 +1,6 @@
 """The page of the server in a real browser: what it shows, by pointer and by keyboard."""
 
+import hashlib
 import json
 import urllib.error
 import urllib.request
@@ -16,6 +17,7 @@ from tests.helpers.serving.served import ask, serving
 from transformer.decoding.long_inputs import Segment
 from transformer.decoding.search.search import Hypothesis
 from transformer.serving import languages
+from transformer.serving.access import Client
 
 pytestmark = pytest.mark.skipif(BINARY is None, reason="needs chromium, headless")
 
@@ -132,6 +134,74 @@ def test_a_file_is_translated(page: Page, url: str, tmp_path: Path) -> None:
     address = page.evaluate("document.querySelector('#file-line a').href")
     with urllib.request.urlopen(address, timeout=60) as answer:
         assert answer.read() == b"a dog"
+
+
+def test_a_server_that_wants_a_key(page: Page) -> None:
+    clients = [Client("me", hashlib.sha256(b"secret").hexdigest())]
+    with serving(clients=clients) as address:
+        visit(page, address)
+        write(page, OTHER)
+        wait_for(page, "#message span", "This server needs an API key: enter it above.")
+        page.evaluate("key.focus()")
+        page.write("secret")
+        page.press("Tab")
+        expected = ask(f"{address}/translate", {"q": OTHER, **DETAILS, "api_key": "secret"})[1]
+        wait_for(page, "#target", expected["translatedText"])
+        assert content(page, "#message") == []
+        page.evaluate("sessionStorage.clear()")
+
+
+# fetch() of the page: the function sees the number of the call, the real call and a refusal.
+STUB = """{ const real = window.fetch; let calls = 0; window.done = 0;
+    window.fetch = async (path, options) => path === 'translate'
+        ? (%s)(calls++, () => real(path, { ...options, signal: undefined }),
+            (status, after) => new Response(
+            '{"error": "no"}', { status, headers: { 'Retry-After': after } }))
+        : real(path, options); }"""
+
+FIRST_IS_SLOW = """async (call, ask) => { const text = await (await ask()).text();
+    if (call === 0) await new Promise((resolve) => setTimeout(resolve, 800));
+    setTimeout(() => { window.done++; }, 50); return new Response(text); }"""
+
+
+def test_the_last_text_wins_over_a_late_answer(
+    page: Page, url: str, answers: dict[str, Any]
+) -> None:
+    visit(page, url)
+    page.evaluate(STUB % FIRST_IS_SLOW)
+    write(page, TEXT)
+    page.wait("result.ariaBusy === 'true'")
+    translated(page, OTHER, answers)
+    page.wait("window.done === 2")
+    wait_for(page, "#target", answers[OTHER]["translatedText"])
+
+
+@pytest.mark.parametrize(
+    ("failing", "message"),
+    [
+        (
+            "(call, ask, no) => call ? ask() : no(429, 0)",
+            "The server is busy. Trying again in 1 s.",
+        ),
+        (
+            "(call, ask) => { if (call) return ask(); throw new TypeError(); }",
+            "The server cannot be reached. Trying again in 1 s.",
+        ),
+        ("(call, ask, no) => call ? ask() : no(504, 0)", "The translation took too long."),
+    ],
+)
+def test_an_error_passes(
+    page: Page, url: str, answers: dict[str, Any], failing: str, message: str
+) -> None:
+    visit(page, url)
+    page.evaluate(STUB % failing)
+    write(page, TEXT)
+    wait_for(page, "#message span", message)
+    if content(page, "#again"):
+        page.point("#again", 0.5, 0.5, click=True)
+    page.evaluate("dispatchEvent(new Event('online'))")
+    wait_for(page, "#target", answers[TEXT]["translatedText"])
+    assert content(page, "#message") == []
 
 
 def test_words_show_their_partners(page: Page, url: str, answers: dict[str, Any]) -> None:
