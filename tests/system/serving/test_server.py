@@ -188,6 +188,19 @@ def test_bad_requests_are_refused_by_name(url: str) -> None:
     assert ask(f"{url}/nowhere") == (404, {"error": "Not Found"})
 
 
+def test_pages_of_other_origins_may_ask(url: str) -> None:
+    asked = {
+        "Origin": "http://elsewhere",
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "content-type,authorization",
+    }
+    answer = requests.options(f"{url}/translate", headers=asked, timeout=60)
+    assert answer.status_code == 200
+    assert answer.headers["Access-Control-Allow-Origin"] == "*"
+    assert "POST" in answer.headers["Access-Control-Allow-Methods"]
+    assert "authorization" in answer.headers["Access-Control-Allow-Headers"].lower()
+
+
 def test_files_of_the_page_have_its_policy_and_a_tag(url: str) -> None:
     for path in ("/", "/page/page.js"):
         first = requests.get(url + path, timeout=60)
