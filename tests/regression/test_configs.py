@@ -12,6 +12,7 @@ from scripts.conf import COMMANDS, defaults, flat, rewritten, shown_defaults
 from transformer.cli.arguments import config_folder
 from transformer.cli.config import command_settings, compose_config, run_settings
 from transformer.cli.recipe import RECIPES
+from transformer.settings.model import ModelConfig
 
 ROOT = config_folder()
 CHOICES = sorted(
@@ -81,6 +82,12 @@ def test_conf_shows_what_would_be_written() -> None:
     for file, values in shown_defaults():
         text = file.read_text(encoding="utf-8")
         assert rewritten(text, values) == text, f"{file}: run python -m scripts.conf"
+
+
+def test_the_smallest_preset_shows_the_defaults_of_a_model() -> None:
+    shown = OmegaConf.to_container(OmegaConf.load(ROOT / "model" / "tiny.yaml"))
+    assert isinstance(shown, dict)
+    assert {key: getattr(ModelConfig(), key) for key in shown} | {"freeze": []} == shown
 
 
 def test_every_recipe_has_a_config() -> None:

@@ -8,8 +8,10 @@ from hydra.core.hydra_config import HydraConfig
 
 from transformer.cli.arguments import (
     ELSEWHERE,
+    check_overrides,
     config_folder,
     flags_and_overrides,
+    help_text,
     known_keys,
     nearest_key,
     without_plus,
@@ -51,6 +53,19 @@ def test_a_wrong_argument_is_named_with_what_was_meant(
         compose_config(verb, overrides)
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
+
+
+def test_each_choice_of_a_sweep_is_checked() -> None:
+    check_overrides("train", ["model=tiny,base"], sweep=True)
+    with pytest.raises(InputError, match=r"^model=bose is unknown \(did you mean base\?\)"):
+        check_overrides("train", ["model=tiny,bose"], sweep=True)
+
+
+def test_the_help_of_a_recipe_shows_each_recipe() -> None:
+    shown = help_text("recipe")
+    for recipe in ("distill", "backtranslate"):
+        assert f"# ==== recipe={recipe}" in shown
+        assert f"# ==== recipe={recipe}" not in help_text("train")
 
 
 def test_flags_may_stand_anywhere() -> None:

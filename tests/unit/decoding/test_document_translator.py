@@ -100,6 +100,19 @@ def test_resumed_stream_makes_the_same_windows(waits: bool, done: int) -> None:
     assert asked == sentences_asked(whole)[len(sentences_asked(whole)) - len(asked) :]
 
 
+def test_a_full_window_is_answered_before_the_next_line() -> None:
+    came: list[str] = []
+
+    def lines() -> Iterator[str]:
+        for text in ("a", "b", "c", "d"):
+            came.append(text)
+            yield text
+
+    stream = translator().translate_stream(lines(), ready=lambda: False)
+    assert [next(stream).text for _ in range(3)] == ["a", "b", "c"]
+    assert came == ["a", "b", "c"]
+
+
 def test_an_ended_document_is_answered_at_once_and_lines_before_an_error_too() -> None:
     came: list[str] = []
 

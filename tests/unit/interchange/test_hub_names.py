@@ -53,3 +53,15 @@ def test_what_names_no_model_is_refused() -> None:
             ImportConfig("hf://user/model", **{key: "en-de"})  # type: ignore[arg-type]
     with pytest.raises(InputError, match=r"load_translator.*user/model"):
         Translator.load("hf://user/model")
+
+
+@pytest.mark.parametrize("key", ["languages", "validation", "test"])
+def test_a_folder_that_holds_the_config_of_a_run_takes_no_other(key: str, tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.touch()
+    (tmp_path / "config.json").write_text('{"tokenizer": {}}')
+    value = "en-de" if key == "languages" else str(text)
+    config = ImportConfig(str(tmp_path), output=tmp_path / "run", **{key: value})  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="languages="):
+        import_model.import_model(config)
+    assert not (tmp_path / "run").exists()

@@ -78,3 +78,18 @@ def test_a_card_names_the_text_but_no_folder_above_it() -> None:
         card = model_card(tiny_tokenizer(), run, {}, "transformer", Published("mit"))
         assert f"It was trained {text}" in card
         assert "/home" not in card
+
+
+@pytest.mark.parametrize(
+    ("languages", "task"),
+    [
+        (("eng_Latn", "de"), "translation"),
+        # One language, and no language.
+        (("de", "de"), "text2text-generation"),
+        (("words", "phonemes"), "text2text-generation"),
+    ],
+)
+def test_only_two_languages_are_a_translation(languages: tuple[str, str], task: str) -> None:
+    run = replace(RUN, data=DataConfig("files", *languages))
+    card = ModelCard(model_card(tiny_tokenizer(), run, {}, "transformer", Published("mit")))
+    assert card.data.tags == [task]

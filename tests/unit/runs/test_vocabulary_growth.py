@@ -117,6 +117,15 @@ def test_a_run_takes_the_features_of_a_checkpoint(
     assert "tokenizer.features holds ${…}" in capsys.readouterr().err
 
 
+def test_features_of_the_new_text_are_not_replaced(tmp_path: Path) -> None:
+    tokens = tokenizer_config(algorithm="char", vocab_size=None, features="\t")
+    file = tmp_path / "run.ckpt"
+    write_checkpoint(file, Tokenizer.train(tokens, lambda: [("a\tV;PST", "b")]))
+    assert finetuned_config(RunConfig(), file).data.features == "\t"
+    config = replace(RunConfig(), data=replace(RunConfig().data, features=";"))
+    assert finetuned_config(config, file).data.features == ";"
+
+
 def test_a_checkpoint_that_is_missing_or_names_code_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,11 +5,14 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
+from tests.helpers.decoding.translators import tiny_tokenizer
 from transformer.data.text.lexical_translation import (
     NULL,
     Lexicon,
     ibm_model_1,
+    linked_lexicon,
 )
+from transformer.data.text.word_alignment import WordLinks
 
 WIDTH = 20
 
@@ -52,3 +55,18 @@ def test_model_1_is_that_of_the_loops(iterations: int) -> None:
     )
     assert estimated.keys() == expected.keys()
     assert estimated == pytest.approx(expected, rel=1e-9)
+
+
+def test_links_are_counted_by_source_subword() -> None:
+    tokenizer = tiny_tokenizer()
+    # The last letters: every word begins with the same subword.
+    dog, cat = (tokenizer.encode_source([text])[0][-1] for text in ("dog", "cat"))
+    hund, katze, tier = (
+        tokenizer.encode_target([text])[0][-1] for text in ("Hund", "Katze", "Tier")
+    )
+    pairs = [([dog], [hund]), ([dog], [hund]), ([dog], [tier]), ([cat], [katze])]
+    first = frozenset({(0, 0)})
+    links = [WordLinks(first, first)] * 4
+    lexicon = table(linked_lexicon(pairs, links, tokenizer), tokenizer.target_vocab_size)
+    expected = {(dog, hund): 2 / 3, (dog, tier): 1 / 3, (cat, katze): 1.0}
+    assert lexicon == pytest.approx(expected)

@@ -19,6 +19,7 @@ WHOLE = {
     "one<br/>two<BR >three.<p>four": "one two three. four",
     "<para>A word.</para><para>Two.</para>": " A word.  Two. ",
     "<b>Note</b>The disk is full.": "Note The disk is full.",
+    "the term <b>x2</b>Y": "the term x2Y",
     '<a title="a > b" href=http://a.org/>here</a>': "here",
     "<font color=red>red": "red",
     "a<!-- a <b>note</b> -->b": "a b",

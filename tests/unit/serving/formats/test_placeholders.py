@@ -53,6 +53,7 @@ def translated(words: Words, text: str) -> tuple[SentenceTranslation, list[str]]
         ("see https://a.org/x?y={z}&b=1, please", "PLEASE https://a.org/x?y={z}&b=1, SEE", None),
         ("(%1$s) of {a}{b}", "OF (%1$s) {a}{b}", None),
         ("${x}px wide", "${x}px WIDE", None),
+        ("{x}s wide", "{x}s WIDE", None),
         ("%(n)d%% of 50%, not 20 %ige", "%(n)d%% %IGE 20 NOT 50%, OF", None),
     ],
 )

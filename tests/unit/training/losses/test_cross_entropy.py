@@ -13,6 +13,7 @@ from transformer.common.processor import PROCESSORS
 from transformer.settings.training import LossConfig
 from transformer.training.losses.cross_entropy import (
     cross_entropy,
+    fused_cross_entropy,
     loss_function,
     negative_log_likelihood,
 )
@@ -41,6 +42,19 @@ def test_the_formula(smoothing: float) -> None:
     expected = F.one_hot(target, VOCAB) * (1 - smoothing) + smoothing / VOCAB
     loss = cross_entropy(hidden, weight, target, smoothing)
     assert_close(loss, -(expected * log_p).sum())
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_form_for_the_compiler_is_the_formula_and_leaves_its_gradient(
+    smoothing: float,
+) -> None:
+    hidden, weight, target = inputs()
+    logits = (hidden @ weight.T).detach()
+    expected = cross_entropy(hidden, weight, target, smoothing)
+    by_torch = logits.clone().requires_grad_()
+    F.cross_entropy(by_torch, target, label_smoothing=smoothing, reduction="sum").backward()
+    assert_close(fused_cross_entropy(logits, target[:, None], smoothing), expected.detach())
+    assert_close(logits, by_torch.grad)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
