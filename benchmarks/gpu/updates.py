@@ -120,7 +120,7 @@ class Update:
         if compiled:
             compile_layers(self.module.model)
             self.module.compiled = True
-        self.adam = build_optimizer(ADAM, self.module.parameters())
+        self.adam = build_optimizer(ADAM, self.module)
 
     def __call__(self, batch: Batch) -> None:
         """Update once."""
@@ -134,7 +134,7 @@ class Update:
 
 def _plain(bench: Bench, model: nn.Module, logits: Callable[[Batch], Tensor]) -> Values:
     """Updates as a plain loop makes them, with the same optimizer and loss as ours."""
-    adam = build_optimizer(ADAM, model.parameters())
+    adam = build_optimizer(ADAM, model)
 
     def update(batch: Batch) -> None:
         with torch.autocast(bench.device.type, torch.bfloat16):

@@ -201,7 +201,7 @@ def train_plainly(config: RunConfig, name: str, clock: Clock) -> None:
     """A plain loop; ends with the process."""
     seed_everything(config.seed, verbose=False)
     model, batches = _prepared(config, name)
-    optimizer = build_optimizer(config.optimizer, model.parameters())
+    optimizer = build_optimizer(config.optimizer, model)
     schedule = build_schedule(config.schedule_to_the_end, optimizer, config.model.d_model)
     half = config.trainer.precision == "bf16-mixed"
     for batch in _endless(batches):

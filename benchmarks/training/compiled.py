@@ -33,7 +33,7 @@ def update(config: RunConfig) -> tuple[Callable[[Batch], None], list[Batch]]:
     task.data.prepare_data()
     task.data.setup("fit")
     module = task.module.train()
-    adam = build_optimizer(config.optimizer, module.parameters())
+    adam = build_optimizer(config.optimizer, module)
     narrow = config.trainer.precision == "bf16-mixed"
 
     def run(batch: Batch) -> None:

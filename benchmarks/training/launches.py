@@ -129,7 +129,7 @@ def launches(*overrides: str) -> Launches:
         with torch.device("meta"):
             model = build_transformer(config.model.sized(VOCABULARY, VOCABULARY)).train()
         module = TranslationModule(config, unused, model=model)
-        adam = build_optimizer(config.optimizer, model.parameters())
+        adam = build_optimizer(config.optimizer, model)
         update(module, adam, batch)
         with Launches() as counted:
             update(module, adam, batch)

@@ -51,7 +51,7 @@ def build_step(overrides: list[str], batch: Batch) -> Callable[[], float]:
     config = config_of(*SETTINGS, *overrides)
     torch.manual_seed(1)
     model = build_transformer(config.model.sized(VOCABULARY, VOCABULARY))
-    optimizer = build_optimizer(config.optimizer, model.parameters())
+    optimizer = build_optimizer(config.optimizer, model)
     unused = Tokenizer.train(
         TokenizerConfig(algorithm="char", vocab_size=None), lambda: [("a", "b")]
     )

@@ -50,6 +50,8 @@ UNSHOWN = {
     "train": {
         *("model.source_vocab_size", "model.target_vocab_size", "model.pad"),
         *("trainer.limit_val_batches", "logger.wandb"),
+        # Of optimizer=muon alone.
+        *("optimizer.momentum", "optimizer.bfloat16"),
     },
     # A group that conf/ leaves out by default.
     "doctor": {"tokenizer"},

@@ -77,16 +77,19 @@ class LossConfig(Settings, group="loss"):
 
 @dataclass(frozen=True)
 class OptimizerConfig(Settings, group="optimizer"):
-    """Adam (Kingma and Ba 2015) or AdamW (Loshchilov and Hutter 2019).
+    """Adam (Kingma and Ba 2015), AdamW (Loshchilov and Hutter 2019) or Muon (training/muon.py).
 
-    ``lr`` is the peak, or the factor of ``noam``. ``weight_decay`` applies to matrices only.
+    ``lr`` is the peak, or the factor of ``noam``. ``weight_decay`` applies to matrices only. The
+    last two are of Muon, which steps all weights but the matrices of the layers as AdamW.
     """
 
-    name: Literal["adam", "adamw"] = "adam"
+    name: Literal["adam", "adamw", "muon"] = "adam"
     lr: Annotated[float, Range(above=0, below=math.inf)] = 2e-3
     betas: tuple[float, float] = (0.9, 0.98)
     eps: Annotated[float, Range(0, below=math.inf)] = 1e-9
     weight_decay: Annotated[float, Range(0, below=math.inf)] = 0.0
+    momentum: Annotated[float, Range(0, below=1)] = 0.95
+    bfloat16: bool | Literal["auto"] = "auto"
 
     def _objections(self) -> Iterator[str]:
         if not all(0 <= beta < 1 for beta in self.betas):

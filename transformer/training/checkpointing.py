@@ -499,12 +499,16 @@ def optimizer_state(states: Any, optimizer: Optimizer, *, copies: bool = True) -
     ``copies``: whether the moments are copied. torch keeps the tensors that it is given, which are
     mappings of a file.
     """
-    weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+    expected = [_moments(group, w) for group in optimizer.param_groups for w in group["params"]]
     try:
         [saved] = states
         moments = dict(saved["state"])
         numbers = [group["params"] for group in saved["param_groups"]]
-        whole = all(_are_moments(moments[n], weights[n]) and n >= 0 for n in moments)
+        whole = all(
+            number >= 0
+            and {name: tuple(value.shape) for name, value in saved_one.items()} == expected[number]
+            for number, saved_one in moments.items()
+        )
     except (LookupError, TypeError, ValueError, AttributeError):
         whole = False
     fresh = optimizer.state_dict()
@@ -521,9 +525,12 @@ def optimizer_state(states: Any, optimizer: Optimizer, *, copies: bool = True) -
     return {"state": moments, "param_groups": fresh["param_groups"]}
 
 
-def _are_moments(moments: Mapping[str, Any], weight: Tensor) -> bool:
-    shapes = {"step": (), "exp_avg": tuple(weight.shape), "exp_avg_sq": tuple(weight.shape)}
-    return {name: tuple(tensor.shape) for name, tensor in moments.items()} == shapes
+def _moments(group: Mapping[str, Any], weight: Tensor) -> dict[str, tuple[int, ...]]:
+    """The shapes of the state of a weight: of Muon for a matrix, else of Adam."""
+    shape = tuple(weight.shape)
+    if group.get("parts"):
+        return {"momentum": shape}
+    return {"step": (), "exp_avg": shape, "exp_avg_sq": shape}
 
 
 def schedule_state(schedule: LambdaLR, done: int, scale: float) -> dict[str, Any]:

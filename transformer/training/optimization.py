@@ -5,10 +5,10 @@ import math
 import re
 import statistics
 from collections import deque
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import torch
 from jaxtyping import Bool
 from torch import Tensor, nn
 from torch.optim import Adam, AdamW, Optimizer
@@ -21,15 +21,32 @@ from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.model.layers.lora import DOWN, UP
 from transformer.settings.model import Frozen, ModelConfig
 from transformer.settings.training import OptimizerConfig, RecoveryConfig, ScheduleConfig
+from transformer.training.muon import Muon, hidden_matrices
+from transformer.training.precision import multiplies_bfloat16
 
 logger = logging.getLogger(__name__)
 
 # Optimizer.
 
 
-def build_optimizer(config: OptimizerConfig, parameters: Iterable[nn.Parameter]) -> Optimizer:
-    """Adam as in the paper, or AdamW, over the parameters that learn; only matrices decay."""
-    learning = [parameter for parameter in parameters if parameter.requires_grad]
+def build_optimizer(config: OptimizerConfig, model: nn.Module) -> Optimizer:
+    """Adam as in the paper, AdamW or Muon, over the weights that learn; only matrices decay."""
+    learning = [weight for weight in model.parameters() if weight.requires_grad]
+    if config.name == "muon":
+        matrices = hidden_matrices(model)
+        narrow = config.bfloat16
+        if narrow == "auto":
+            narrow = multiplies_bfloat16(learning[0].device) is True
+        return Muon(
+            matrices,
+            [weight for weight in learning if weight not in matrices],
+            lr=config.lr,
+            betas=config.betas,
+            eps=config.eps,
+            weight_decay=config.weight_decay,
+            momentum=config.momentum,
+            dtype=torch.bfloat16 if narrow else torch.float32,
+        )
     groups = [
         {"params": [p for p in learning if p.dim() > 1], "weight_decay": config.weight_decay},
         {"params": [p for p in learning if p.dim() <= 1], "weight_decay": 0.0},

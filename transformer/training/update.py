@@ -183,7 +183,7 @@ class UpdateModule(LightningModule, ABC):
         self._detector.raise_if_diverged(update, outcome.number)
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
-        optimizer = build_optimizer(self.config.optimizer, self.model.parameters())
+        optimizer = build_optimizer(self.config.optimizer, self.model)
         config = self.config.schedule_to_the_end
         if config.total == -1:
             config = replace(config, total=self.trainer.max_steps)

@@ -79,6 +79,8 @@ def rows(folder: Path, name: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for number, block in enumerate(sorted(folder.glob(f"{name}.[0-9]*"))):
         assert block.name.startswith(f"{name}.{number:06}.")
+        # Parquet in, Parquet out.
+        assert (block.suffix == ".parquet") is name.endswith(".parquet")
         if block.suffix == ".parquet":
             found += pq.read_table(block).to_pylist()
         else:

@@ -329,7 +329,7 @@ def test_a_state_that_training_does_not_write_is_refused(tmp_path: Path) -> None
 
 def fresh_optimizer() -> torch.optim.Optimizer:
     weights = [torch.nn.Parameter(torch.ones(2, 3)), torch.nn.Parameter(torch.ones(3))]
-    return build_optimizer(OptimizerConfig(lr=1e-3), weights)
+    return build_optimizer(OptimizerConfig(lr=1e-3), torch.nn.ParameterList(weights))
 
 
 def saved_optimizer() -> dict[str, Any]:

@@ -94,7 +94,7 @@ def test_each_outcome_is_read_once_and_late(monkeypatch: pytest.MonkeyPatch) -> 
     model = tiny_transformer(dropout=0.1)
     module = on_device(translation_module(model, clip=1.0, loss=loss_config(chunk=3)))
     module._trainer = trainer = fake_trainer()
-    adam = build_optimizer(module.config.optimizer, module.model.parameters())
+    adam = build_optimizer(module.config.optimizer, module.model)
 
     def step() -> None:
         adam.step()

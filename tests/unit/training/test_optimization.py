@@ -22,19 +22,20 @@ from transformer.training.optimization import (
 )
 
 
-def test_each_parameter_is_in_one_group_and_matrices_decay() -> None:
+@pytest.mark.parametrize("name", ["adamw", "muon"])
+def test_each_parameter_is_in_one_group_and_matrices_decay(name: Any) -> None:
     model = tiny_transformer(positions="learned")
     model.encoder.layers[0].requires_grad_(False)
     for parameter in model.parameters():
         parameter.data += 0.25  # zero would not show a decay
         parameter.grad = torch.zeros_like(parameter)
-    before = {name: p.detach().clone() for name, p in model.named_parameters()}
-    config = OptimizerConfig("adamw", lr=0.1, weight_decay=0.5)
-    optimizer = build_optimizer(config, model.parameters())
+    before = {key: p.detach().clone() for key, p in model.named_parameters()}
+    config = OptimizerConfig(name, lr=0.1, weight_decay=0.5)
+    optimizer = build_optimizer(config, model)
     optimizer.step()
-    for name, parameter in model.named_parameters():
+    for key, parameter in model.named_parameters():
         decays = parameter.requires_grad and parameter.dim() > 1
-        expected = before[name] * (1 - 0.1 * 0.5 if decays else 1.0)
+        expected = before[key] * (1 - 0.1 * 0.5 if decays else 1.0)
         torch.testing.assert_close(parameter.detach(), expected)
     assert optimizer.defaults["betas"] == (0.9, 0.98)
     assert optimizer.defaults["eps"] == 1e-9
@@ -46,7 +47,8 @@ def test_each_parameter_is_in_one_group_and_matrices_decay() -> None:
 def test_adamw_decays_beside_the_gradient(name: Any, expected: float) -> None:
     matrix = nn.Parameter(torch.full((1, 1), 2.0))
     matrix.grad = torch.full_like(matrix, 3.0)
-    build_optimizer(OptimizerConfig(name, lr=0.1, weight_decay=0.5), [matrix]).step()
+    config = OptimizerConfig(name, lr=0.1, weight_decay=0.5)
+    build_optimizer(config, nn.ParameterList([matrix])).step()
     assert matrix.item() == pytest.approx(expected, rel=1e-5)
 
 

@@ -19,7 +19,7 @@ def updated(by_optimizer: bool, tokens: float | Tensor, clip: float | None) -> l
     """The norm, and the weights after two updates, the second with a weight without gradient."""
     torch.manual_seed(1)
     model = nn.Linear(5, 3)
-    adam = build_optimizer(OptimizerConfig("adamw", weight_decay=0.1), model.parameters())
+    adam = build_optimizer(OptimizerConfig("adamw", weight_decay=0.1), model)
     for weight in model.parameters():
         weight.grad = torch.randn(weight.shape) * 30
     for _ in range(2):

@@ -15,8 +15,11 @@ from transformer.training.update import runs_out_of_memory
 logger = logging.getLogger(__name__)
 
 
-def adam_moments(module: nn.Module) -> list[Tensor]:
-    """Memory of Adam's two moments, which exist from the first update on."""
+def moments(module: nn.Module) -> list[Tensor]:
+    """Memory of Adam's two moments, which exist from the first update on.
+
+    Muon has one moment of a matrix; the memory of the other is what its products take.
+    """
     learning = [parameter for parameter in module.parameters() if parameter.requires_grad]
     return [torch.empty_like(parameter) for parameter in learning for _ in range(2)]
 
@@ -33,9 +36,9 @@ class MemoryPreflight(Callback):
         batch: Any = self.data.largest_batch()
         size = f"{batch.size:,} sentence pairs, {batch.positions:,} tokens"
         logger.info("trying the largest batch: %s of both sides with padding", size)
-        moments: list[Tensor] = []
+        held: list[Tensor] = []
         is_resumed = bool(trainer.optimizers[0].state)  # then the optimizer has its moments
-        if not is_resumed and runs_out_of_memory(lambda: moments.extend(adam_moments(pl_module))):
+        if not is_resumed and runs_out_of_memory(lambda: held.extend(moments(pl_module))):
             weights = sum(p.numel() for p in pl_module.parameters() if p.requires_grad)
             raise InputError(
                 "the device has no memory for the state of the optimizer, two numbers for each of "
@@ -45,7 +48,7 @@ class MemoryPreflight(Callback):
         times = 2 if self.data.accumulation > 1 else 1
         with trainer.precision_plugin.train_step_context():
             pl_module.check_memory(batch.to(trainer.strategy.root_device), times)
-        del moments
+        del held
         if pl_module.compiled:
             from torch._dynamo.utils import calculate_time_spent
 

@@ -1,0 +1,264 @@
+"""Muon: an orthogonal update for each matrix of the layers, Adam for all other weights.
+
+Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks", with the scale of
+Liu et al. 2025, "Muon is scalable for LLM training", and the polynomials of Amsel et al. 2025,
+"The Polar Express". ``torch.optim.Muon`` multiplies one matrix at a time, always in bfloat16, skips
+no bad update, and leaves the other weights to a second optimizer.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+import torch
+import torch.distributed as dist
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+from torch.nn import functional as F
+from torch.optim import Optimizer
+from torch.optim.adam import adam
+
+from transformer.model.attention.multi_head import MultiHeadAttention
+from transformer.model.encoder import LayerStack
+
+Matrices = Float[Tensor, "matrix rows columns"]
+
+_SAFETY = 1.01
+"""Rounding may push a singular value above 1, where the polynomials diverge."""
+
+_POLYNOMIALS = (
+    (8.28721201814563, -23.595886519098837, 17.300387312530933),
+    (4.107059111542203, -2.9478499167379106, 0.5448431082926601),
+    (3.9486908534822946, -2.908902115962949, 0.5518191394370137),
+    (3.3184196573706015, -2.488488024314874, 0.51004894012372),
+    (2.300652019954817, -1.6689039845747493, 0.4188073119525673),
+)
+"""``a, b, c`` of each step: ``p(x) = a x + b x^3 + c x^5`` (Amsel et al. 2025, algorithm 1)."""
+
+
+class Muon(Optimizer):
+    """Orthogonalizes the momentum of the matrices, and steps all other weights by AdamW.
+
+    A matrix moves by ``-lr 0.2 sqrt(max(rows, columns)) U V^T``, where ``U S V^T`` is its Nesterov
+    momentum: as far as by Adam, so that both share a rate (Liu et al. 2025, equation 4). As torch's
+    fused Adam does, it divides gradients by ``grad_scale`` and does nothing if ``found_inf`` is 1.
+
+    Each of several ranks orthogonalizes a part of the matrices, whole ones also where FSDP shards
+    them, and sends the result to the others.
+
+    Args:
+        matrices: Weights, each with the number of matrices below each other that it consists of.
+        others: All other weights; those with two axes and more decay.
+        momentum: Share of the former momentum in the next one.
+        dtype: Of the products that orthogonalize.
+    """
+
+    grad_scale: Tensor | None = None
+    found_inf: Tensor | None = None
+
+    def __init__(
+        self,
+        matrices: Mapping[nn.Parameter, int],
+        others: Sequence[nn.Parameter],
+        *,
+        lr: float,
+        betas: tuple[float, float],
+        eps: float,
+        weight_decay: float,
+        momentum: float,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        weights_by_parts: defaultdict[int, list[nn.Parameter]] = defaultdict(list)
+        for weight, parts in matrices.items():
+            weights_by_parts[parts].append(weight)
+        groups: list[dict[str, Any]] = [
+            {"params": weights, "parts": parts} for parts, weights in weights_by_parts.items()
+        ]
+        groups.append({"params": [p for p in others if p.dim() > 1]})
+        groups.append({"params": [p for p in others if p.dim() <= 1], "weight_decay": 0.0})
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "momentum": momentum,
+            "parts": 0,
+            # So that torch loads Adam's step onto the device.
+            "fused": True,
+        }
+        super().__init__([group for group in groups if group["params"]], defaults)
+        self.dtype = dtype
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            weights = [weight for weight in group["params"] if weight.grad is not None]
+            if not group["parts"]:
+                self._step_adam(weights, group)
+                continue
+            for same_shape in _by_shape(weights):
+                self._step_matrices(same_shape, group)
+        return loss
+
+    def _step_matrices(self, weights: list[nn.Parameter], group: dict[str, Any]) -> None:
+        """Step matrices of one shape."""
+        bad = self.found_inf
+        if bad is not None and not bad.is_cuda and bad:
+            return
+        for weight in weights:
+            if not self.state[weight]:
+                self.state[weight]["momentum"] = torch.zeros_like(weight)
+        momenta = [_local(self.state[weight]["momentum"]) for weight in weights]
+        momentum = torch.stack(momenta)
+        gradient = torch.stack([_local(weight.grad) for weight in weights])
+        if self.grad_scale is not None:
+            gradient /= self.grad_scale
+        rate = group["lr"]
+        if bad is not None and bad.is_cuda:
+            # The host does not wait for the number: a bad update moves nothing.
+            gradient = torch.where(bad > 0, momentum, gradient)
+            rate = rate * (1 - bad)
+        momentum.lerp_(gradient, 1 - group["momentum"])
+        torch._foreach_copy_(momenta, momentum.unbind())
+        nesterov = gradient.lerp_(momentum, group["momentum"])
+        rows, columns = weights[0].shape
+        exchange = _exchange_shards if isinstance(weights[0], DTensor) else _share_out
+        with torch.autocast(nesterov.device.type, enabled=False):
+            update = exchange(
+                lambda whole: _orthogonal_parts(whole, group["parts"], self.dtype), nesterov, rows
+            )
+        scale = 0.2 * math.sqrt(max(rows // group["parts"], columns))
+        local = [_local(weight) for weight in weights]
+        if group["weight_decay"]:
+            torch._foreach_mul_(local, 1 - rate * group["weight_decay"])
+        torch._foreach_sub_(local, (update * (rate * scale)).unbind())
+
+    def _step_adam(self, weights: list[nn.Parameter], group: dict[str, Any]) -> None:
+        for weight in weights:
+            if not self.state[weight]:
+                self.state[weight]["step"] = torch.zeros((), device=weight.device)
+                self.state[weight]["exp_avg"] = torch.zeros_like(weight)
+                self.state[weight]["exp_avg_sq"] = torch.zeros_like(weight)
+        states = [self.state[weight] for weight in weights]
+        beta1, beta2 = group["betas"]
+        adam(
+            [_local(weight) for weight in weights],
+            [_local(weight.grad) for weight in weights],
+            [_local(state["exp_avg"]) for state in states],
+            [_local(state["exp_avg_sq"]) for state in states],
+            [],
+            [state["step"] for state in states],
+            fused=True,
+            grad_scale=self.grad_scale,
+            found_inf=self.found_inf,
+            amsgrad=False,
+            beta1=beta1,
+            beta2=beta2,
+            lr=group["lr"],
+            weight_decay=group["weight_decay"],
+            eps=group["eps"],
+            maximize=False,
+            decoupled_weight_decay=True,
+        )
+
+
+def hidden_matrices(model: nn.Module) -> dict[nn.Parameter, int]:
+    """The weights of the linear maps in the layers, and of how many matrices each consists.
+
+    Each head has its own query, key and value (Vaswani et al. 2017, section 3.2.2: ``W_i^Q``), so
+    that each head of them is a matrix. Embeddings, output, adapters and frozen weights are none.
+    """
+    parts: dict[nn.Parameter, int] = {}
+    for stack in model.modules():
+        if not isinstance(stack, LayerStack):
+            continue
+        for module in stack.layers.modules():
+            if isinstance(module, nn.Linear):
+                parts.setdefault(cast(nn.Parameter, module.weight), 1)
+            if isinstance(module, MultiHeadAttention):
+                for projection in (module.query, module.key, module.value):
+                    weight = cast(nn.Parameter, projection.weight)
+                    parts[weight] = len(weight) // module.head_dim
+    return {weight: count for weight, count in parts.items() if weight.requires_grad}
+
+
+def orthogonalize(matrices: Matrices, dtype: torch.dtype = torch.float32) -> Matrices:
+    """``U V^T`` of each matrix ``U S V^T``, approximately: singular values near 1.
+
+    Those below 1e-3 of the root of the sum of their squares stay smaller.
+    """
+    if matrices.size(1) > matrices.size(2):
+        return orthogonalize(matrices.mT, dtype).mT
+    norm = matrices.norm(dim=(1, 2), keepdim=True)
+    x = (matrices / (norm * _SAFETY + 1e-30)).to(dtype)
+    for number, (a, b, c) in enumerate(_POLYNOMIALS, 1):
+        if number < len(_POLYNOMIALS):
+            a, b, c = a / _SAFETY, b / _SAFETY**3, c / _SAFETY**5
+        gram = x @ x.mT
+        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return x.float()
+
+
+def _orthogonal_parts(matrices: Matrices, parts: int, dtype: torch.dtype) -> Matrices:
+    # matrix (part rows) columns -> (matrix part) rows columns, and back
+    split = matrices.unflatten(1, (parts, -1)).flatten(0, 1)
+    return orthogonalize(split, dtype).reshape(matrices.shape)
+
+
+def _by_shape(weights: Sequence[nn.Parameter]) -> list[list[nn.Parameter]]:
+    by_shape: defaultdict[torch.Size, list[nn.Parameter]] = defaultdict(list)
+    for weight in weights:
+        by_shape[weight.shape].append(weight)
+    return list(by_shape.values())
+
+
+def _local(tensor: Any) -> Tensor:
+    """The part of this rank."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def _share_out(compute: Callable[[Matrices], Matrices], matrices: Matrices, rows: int) -> Matrices:
+    """Compute a part of the matrices on each rank; all have all before and after."""
+    ranks = dist.get_world_size() if dist.is_initialized() else 1
+    if ranks == 1:
+        return compute(matrices)
+    padded = F.pad(matrices, (0, 0, 0, 0, 0, -len(matrices) % ranks))
+    results = torch.empty_like(padded)
+    mine = padded.chunk(ranks)[dist.get_rank()]
+    dist.all_gather_into_tensor(results, compute(mine).contiguous())
+    return results[: len(matrices)]
+
+
+def _exchange_shards(
+    compute: Callable[[Matrices], Matrices], shards: Matrices, rows: int
+) -> Matrices:
+    """Compute a part of the matrices on each rank; before and after, each has some rows of all."""
+    ranks = dist.get_world_size()
+    # FSDP gives each rank equally many rows, the last ones fewer or none.
+    height = -(-rows // ranks)
+    heights = [min(height, max(0, rows - rank * height)) for rank in range(ranks)]
+    columns = shards.size(2)
+    padded = F.pad(shards, (0, 0, 0, 0, 0, -len(shards) % ranks))
+    count = len(padded) // ranks
+    sizes = [count * height * columns for height in heights]
+    mine = [count * shards.size(1) * columns] * ranks
+    received = padded.new_empty(sum(sizes))
+    dist.all_to_all_single(received, padded.flatten(), sizes, mine)
+    whole = torch.cat(
+        [
+            part.view(count, height, columns)
+            for part, height in zip(received.split(sizes), heights, strict=True)
+        ],
+        dim=1,
+    )
+    computed = compute(whole).split(heights, dim=1)
+    returned = torch.empty_like(padded)
+    sent = torch.cat([part.flatten() for part in computed])
+    dist.all_to_all_single(returned.view(-1), sent, mine, sizes)
+    return returned[: len(shards)]
