@@ -5,15 +5,15 @@ import json
 import re
 import shutil
 import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
 from omegaconf import OmegaConf
 
-from tests.helpers.decoding.steps import RecurrentStep, search_config
 from tests.helpers.decoding.translators import tiny_translator
 from transformer.__main__ import VERBS, main
 from transformer.checkpoint.checkpoint import PORTABLE, Portable, require_translation
@@ -33,6 +33,7 @@ from transformer.model.attention.attention_context import AttentionContext
 from transformer.model.attention.record_weights import recording
 from transformer.model.attention.scaled_dot_product import attend_with_weights, eager
 from transformer.model.positions.alibi import AlibiBias
+from transformer.settings.decoding import SearchConfig, SearchName
 from transformer.settings.metrics import METRICS, MetricsConfig
 from transformer.settings.model import ModelConfig
 from transformer.settings.run import RunConfig
@@ -60,6 +61,10 @@ def test_a_recipe_names_files_and_what_to_test_against(name: str) -> None:
     table = re.findall(r"^\| (.*?) \| .* \|$", recipe, re.M)
     assert table[-1].startswith("test")
     root = PAGE.parent
+    row_of_file = r"^\| \[.*?\]\((transformer/\S+?\.py)\) \| (.*) \|$"
+    for file, what in re.findall(row_of_file, recipe, re.M):
+        for name in re.findall(r"(?:in|of) `(\w+)`", what):
+            assert re.search(rf"\b{name}\b", (root / file).read_text("utf-8")), (file, name)
     for path in re.findall(r"`((?:conf|transformer|data|tests)/[\w./]+)`", recipe):
         assert (root / path).exists(), path
 
@@ -140,10 +145,19 @@ def test_the_verb_runs(
 
 
 def test_the_search_ends_early() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class WithShort(SearchConfig):
+        algorithm: Literal[SearchName, "short"] = "short"  # type: ignore[assignment]
+
+    with pytest.raises(InputError, match=r"decoding\.algorithm"):
+        typed(SearchConfig, {"algorithm": "short"}, "decoding")
+    config = typed(WithShort, {"beam_size": 1}, "decoding")
     run("search")
-    short = SEARCHES.pop("short")
-    [[hypothesis]] = short(RecurrentStep([1], beam=1), torch.tensor([9]), search_config())
-    assert len(hypothesis.tokens) <= 3
+    try:
+        [translation] = replace(tiny_translator(), search=config).translate(["the dog runs"])
+    finally:
+        del SEARCHES["short"]
+    assert len(translation.tokens) <= 3
 
 
 def test_the_corpus_has_its_files() -> None:
