@@ -5,15 +5,15 @@ import json
 import re
 import shutil
 import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
 from omegaconf import OmegaConf
 
-from tests.helpers.decoding.steps import RecurrentStep, search_config
 from tests.helpers.decoding.translators import tiny_translator
 from transformer.__main__ import VERBS, main
 from transformer.checkpoint.checkpoint import PORTABLE, Portable, require_translation
@@ -26,13 +26,14 @@ from transformer.common.files import CONFIG_DIR
 from transformer.common.schema import typed
 from transformer.data.corpora.catalog import PUBLISHED
 from transformer.decoding.batched_search import SEARCHES
-from transformer.evaluation.metrics import score
+from transformer.evaluation.metrics import BUILDERS, score
 from transformer.interchange.export_formats import FORMATS
 from transformer.interchange.verification import check_formula
 from transformer.model.attention.attention_context import AttentionContext
 from transformer.model.attention.record_weights import recording
 from transformer.model.attention.scaled_dot_product import attend_with_weights, eager
 from transformer.model.positions.alibi import AlibiBias
+from transformer.settings.decoding import SearchConfig, SearchName
 from transformer.settings.metrics import METRICS, MetricsConfig
 from transformer.settings.model import ModelConfig
 from transformer.settings.run import RunConfig
@@ -46,10 +47,13 @@ METRIC_YAML, VERB_YAML = re.findall(r"```yaml\n(.*?)```", TEXT, re.S)
 ENTRIES = re.findall(r"of `(?:VERBS|TASKS)`: `(.*?)`", TEXT)
 
 
-def run(name: str) -> dict[str, Any]:
-    """The names that an example defines."""
+def run(name: str, **renamed: str) -> dict[str, Any]:
+    """The names that an example defines; ``renamed`` texts of it are replaced."""
     names: dict[str, Any] = {"__name__": "example"}
-    exec(compile(EXAMPLES[name], f"CONTRIBUTING.md, {name}", "exec"), names)
+    text = EXAMPLES[name]
+    for old, new in renamed.items():
+        text = text.replace(old, new)
+    exec(compile(text, f"CONTRIBUTING.md, {name}", "exec"), names)
     return names
 
 
@@ -60,6 +64,10 @@ def test_a_recipe_names_files_and_what_to_test_against(name: str) -> None:
     table = re.findall(r"^\| (.*?) \| .* \|$", recipe, re.M)
     assert table[-1].startswith("test")
     root = PAGE.parent
+    row_of_file = r"^\| \[.*?\]\((transformer/\S+?\.py)\) \| (.*) \|$"
+    for file, what in re.findall(row_of_file, recipe, re.M):
+        for name in re.findall(r"(?:in|of) `(\w+)`", what):
+            assert re.search(rf"\b{name}\b", (root / file).read_text("utf-8")), (file, name)
     for path in re.findall(r"`((?:conf|transformer|data|tests)/[\w./]+)`", recipe):
         assert (root / path).exists(), path
 
@@ -140,10 +148,19 @@ def test_the_verb_runs(
 
 
 def test_the_search_ends_early() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class WithShort(SearchConfig):
+        algorithm: Literal[SearchName, "short"] = "short"  # type: ignore[assignment]
+
+    with pytest.raises(InputError, match=r"decoding\.algorithm"):
+        typed(SearchConfig, {"algorithm": "short"}, "decoding")
+    config = typed(WithShort, {"beam_size": 1}, "decoding")
     run("search")
-    short = SEARCHES.pop("short")
-    [[hypothesis]] = short(RecurrentStep([1], beam=1), torch.tensor([9]), search_config())
-    assert len(hypothesis.tokens) <= 3
+    try:
+        [translation] = replace(tiny_translator(), search=config).translate(["the dog runs"])
+    finally:
+        del SEARCHES["short"]
+    assert len(translation.tokens) <= 3
 
 
 def test_the_corpus_has_its_files() -> None:
@@ -152,19 +169,20 @@ def test_the_corpus_has_its_files() -> None:
 
 
 def test_the_metric_is_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Other names than the recipe's: the package has those once a reader has followed it.
     (tmp_path / "metrics").mkdir()
-    (tmp_path / "metrics" / "chrfpp.yaml").write_text(METRIC_YAML)
+    (tmp_path / "metrics" / "renamed.yaml").write_text(METRIC_YAML.replace("chrf++", "renamed"))
     monkeypatch.setenv(CONFIG_DIR, str(tmp_path))
-    values = OmegaConf.to_container(compose_config("train", ["metrics=chrfpp"]).metrics)
-    with pytest.raises(InputError, match=r"metric chrf\+\+ is unknown"):
+    values = OmegaConf.to_container(compose_config("train", ["metrics=renamed"]).metrics)
+    with pytest.raises(InputError, match=r"metric renamed is unknown"):
         typed(MetricsConfig, values, "metrics")
-    run("metric")
+    run("metric", **{"chrf++": "renamed"})
     try:
         config = typed(MetricsConfig, values, "metrics")
         [found, _] = score(["a cat"], ["a cat"], config=config)
     finally:
-        del METRICS["chrf++"]
-    assert (config.choose, found.name, found.value) == ("chrf++", "chrF2++", 100)
+        del METRICS["renamed"], BUILDERS["renamed"]
+    assert (config.choose, found.name, found.value) == ("renamed", "chrF2++", 100)
 
 
 def test_the_task_is_known(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,7 +42,7 @@ _OTHER_NAMES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("lenpen", "len_penalty", "alpha"), ("decoding.length_penalty",)),
     (("n_best", "num_return_sequences"), ("decoding.nbest",)),
     (("layers", "enc_layers", "num_layers"), ("model.encoder_layers",)),
-    (("metrics",), ("scores",)),
+    (("reference",), ("target",)),
     (("loss.alpha",), ("loss.consistency_weight",)),
     (("dec_layers",), ("model.decoder_layers",)),
     (("heads", "attention_heads", "nhead"), ("model.num_heads",)),

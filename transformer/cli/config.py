@@ -63,7 +63,10 @@ _OWN_METRIC = {
     "compare": ("custom={}",),
     "stress": ("custom={}",),
 }
-"""What ``metrics=MODULE:CLASS`` sets."""
+"""What ``metrics=MODULE:FUNCTION`` sets."""
+
+_NAMED_METRIC = {"evaluate": "scores=[{}]", "compare": "scores=[{}]"}
+"""How a command takes metrics by name, where it is not ``metric=NAME``."""
 
 _LENGTH_LIMITS = {"max_length_ratio", "max_length_offset"}
 
@@ -124,8 +127,18 @@ def as_overrides(verb: str, arguments: Sequence[str]) -> list[str]:
         return [*arguments, *(f"{key}=given" for key in sentences)]
     if verb in ("compare", "report"):
         arguments = ["runs=[]", *split_paths(arguments)[1]]
-    metrics = [text for text in arguments if re.fullmatch(r"metrics=[\w.]+:\w+", text)]
-    if not metrics or verb not in _OWN_METRIC:
+    if verb not in _OWN_METRIC:
+        return arguments
+    given = [text for text in arguments if override_key(text) == "metrics"]
+    metrics = [text for text in given if re.fullmatch(r"metrics=[\w.]+:\w+", text)]
+    if verb != "train" and given != metrics:
+        [name, *_] = [text.partition("=")[2] for text in given if text not in metrics]
+        named = _NAMED_METRIC.get(verb, "metric={}").format(name.strip("[]"))
+        raise InputError(
+            f"metrics={name} is not MODULE:FUNCTION, a metric of your own; metrics by name are "
+            f"{named}"
+        )
+    if not metrics:
         return arguments
     name = metrics[-1].partition("=")[2]
     keys = [key.format(name) for key in _OWN_METRIC[verb]]

@@ -85,7 +85,8 @@ def run_tune(config: TuneConfig, _: Sequence[str]) -> None:
         print(f"written to {file}, now the default of its run; delete it to undo:", file=sys.stderr)
     else:
         print(
-            f"nothing is written: no other is surely better than {file} as it is:", file=sys.stderr
+            f"nothing is written: no setting is significantly better than {file} as it is:",
+            file=sys.stderr,
         )
     table.print_trial(tuned.tuning.best)
     print_json(json.dumps(tuned.to_json(), indent=1, ensure_ascii=False))

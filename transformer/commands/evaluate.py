@@ -18,6 +18,7 @@ from transformer.commands.scored_text import (
 )
 from transformer.commands.stress import save_stress
 from transformer.common.errors import InputError
+from transformer.data.corpora.evaluation_text import no_split
 from transformer.data.corpora.resolve import AnySplit
 from transformer.data.text.parallel import Referenced
 from transformer.data.text.phrases import read_phrases
@@ -85,7 +86,7 @@ def evaluate(
         raise InputError(f"alignment= {needs_run(paths[0])}")
     translator, run = load_translator(config, loaded=loaded)
     metrics = changed_metrics(config, run, config.checkpoint)
-    names = config.scores or metrics.tested
+    names = list(dict.fromkeys([*(config.scores or metrics.tested), *config.own_metrics]))
     for name in names:
         build_metric(name, metrics)
     split = text_to_score(config, run, config.checkpoint)
@@ -142,8 +143,7 @@ def _evaluate_as_trained(config: EvaluateConfig, path: Path, task: str, show: Sh
     tokens = suited_batch_tokens(config.batch_tokens, device)
     trained = make_task(replace(run, data=replace(run.data, batch_tokens=tokens)), payload)
     if config.split not in trained.data.splits:
-        known = ", ".join(trained.data.splits)
-        raise InputError(f"split={config.split} is not there to evaluate on; choose one of {known}")
+        raise no_split(config.split, list(trained.data.splits))
     evaluation = trained.evaluator(file, device)(config.split)
     evaluated = Evaluated(config.split, str(file), *evaluation)
     _show_and_save(evaluated, config.output, show)

@@ -41,7 +41,7 @@ class TunedCheckpoint:
 
     file: Path
     is_new: bool
-    """Whether the file was written; if not, nothing was surely better than the run as it is."""
+    """Whether the file was written; if not, nothing is significantly better than the run."""
     tuning: Tuning
 
     def to_json(self) -> dict[str, Any]:

@@ -68,7 +68,7 @@ class SentenceMetric(Metric):
         return {"references": refs}
 
     def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: dict[str, Any]) -> list[Any]:
-        return list(_STATISTICS[self.name](hypothesis, ref_kwargs["references"], self.config))
+        return list(STATISTICS[self.name](hypothesis, ref_kwargs["references"], self.config))
 
     def _aggregate_and_compute(self, stats: Any) -> Score:
         return self._compute_score_from_stats(np.sum(stats, axis=0))
@@ -136,7 +136,7 @@ def _sentence_error(
     return hypothesis.split() not in map(str.split, references), 1
 
 
-_STATISTICS: dict[str, Statistics] = {
+STATISTICS: dict[str, Statistics] = {
     "exact_match": _exact_match,
     "SER": _sentence_error,
     "CER": partial(_edits, "CER"),
@@ -148,12 +148,13 @@ _STATISTICS: dict[str, Statistics] = {
     "squad_exact_match": partial(_squad, "exact_match"),
     "squad_f1": partial(_squad, "f1"),
 }
+"""By the name of a metric in tables: two numbers of a sentence, whose sums are divided."""
 
 
 def build_sentence_metric(config: MetricsConfig, name: str) -> SentenceMetric:
     """The metric of this name, such as PER or rougeL."""
     details: dict[str, str] = {}
-    if name not in ("exact_match", "SER"):
+    if name in ("CER", "WER", "PER") or name.startswith(("rouge", "squad")):
         details["torchmetrics"] = version("torchmetrics")
     if name in ("CER", "WER", "PER"):
         details["refs"] = "closest"

@@ -13,7 +13,7 @@ from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.attention.scaled_dot_product import attend_with_weights
 from transformer.model.head_masks import heads_off
 from transformer.model.transformer import Transformer
-from transformer.settings.decoding import NEUTRAL
+from transformer.settings.decoding import NEUTRAL, SearchConfig
 from transformer.settings.metrics import MetricsConfig
 from transformer.settings.model import ModelConfig
 
@@ -103,10 +103,18 @@ def compare_texts(
     return {
         "split": "validation",
         "sentences": len(pairs),
-        "search": f"{search.algorithm} (beam size {search.beam_size})",
+        "search": _search_name(search),
         "equal": round(equal / len(pairs), 4),
         **compare_scores(ours, theirs, pairs, metrics),
     }
+
+
+def _search_name(search: SearchConfig) -> str:
+    name = f"{search.algorithm} (beam size {search.beam_size})"
+    if search.max_length_ratio == 0:
+        # A model that repeats itself writes more here, and has another score.
+        name += f", up to {search.max_length_offset:,} tokens"
+    return name
 
 
 def uncut_pairs(pairs: Sequence[Referenced], translator: Translator) -> list[Referenced]:

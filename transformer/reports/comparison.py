@@ -119,7 +119,7 @@ def _moved(comparison: Comparison) -> Iterator[tuple[str, list[list[str]]]]:
         counts = f"{found.better} better, {found.worse} worse, {found.same} equal"
         signature = comparison.signatures[found.by]
         heading = f"Sentences of {name} against {base}: {counts}"
-        yield f"{heading} ({_label(found.by)}, {signature})", []
+        yield f"{heading} ({METRICS[found.by].label}, {signature})", []
         for way, sentences in (("better", found.most_better), ("worse", found.most_worse)):
             if sentences:
                 yield (
@@ -133,10 +133,6 @@ def _lines(sentence: MovedSentence, names: tuple[str, str]) -> list[str]:
     lines = [*texts.items(), *zip(names, sentence.hypotheses, strict=True)]
     width = max(len(name) for name, _ in lines)
     names_last = sorted(sentence.scores.items(), reverse=True)
-    scores = ", ".join(f"{_label(k)} {a:.1f} to {b:.1f}" for k, (a, b) in names_last)
+    scores = ", ".join(f"{METRICS[k].label} {a:.1f} to {b:.1f}" for k, (a, b) in names_last)
     hypothesis_texts = (f"  {name:{width}}  {text}" for name, text in lines)
     return [f"line {sentence.line}: {scores}", *hypothesis_texts, ""]
-
-
-def _label(metric: str) -> str:
-    return "chrF2" if metric == "chrf" else METRICS[metric].label

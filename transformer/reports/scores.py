@@ -81,7 +81,8 @@ def failures_table(failures: "Failures") -> Text:
     if not rows:
         return shown(f"failures: none of {total} outputs has a flag")
     header = ("flag", "outputs", "references", "first lines")
-    return build_table(f"failures of {total} outputs", header, rows, right=(1, 2))
+    title = f"failures of {total} outputs (docs/failures.md explains the flags)"
+    return build_table(title, header, rows, right=(1, 2))
 
 
 def failures_file(split: str) -> str:

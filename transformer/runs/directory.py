@@ -10,8 +10,8 @@ import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -62,6 +62,7 @@ def run_directory(folder: Path) -> Iterator[None]:
 
     Raises InputError at once if another process or thread trains in it.
     """
+    new_parents = [parent for parent in folder.parents if not parent.exists()]
     with ExitStack() as stack:
         _make_and_lock(folder, stack)
         new = {path.name for path in folder.iterdir()} <= {LOG, LOCK}
@@ -71,13 +72,22 @@ def run_directory(folder: Path) -> Iterator[None]:
             of_a_start = {LOG, LOCK, CONFIG, RECORD, f"{REPORT}.html", f"{REPORT}.json"}
             if new and {path.name for path in folder.iterdir()} <= of_a_start:
                 shutil.rmtree(folder)
+                _remove_empty(new_parents)
             raise
+
+
+def _remove_empty(folders: Sequence[Path]) -> None:
+    """Remove folders, the innermost first, up to one that is not empty."""
+    with suppress(OSError):
+        for folder in folders:
+            folder.rmdir()
 
 
 def _make_and_lock(folder: Path, stack: ExitStack) -> None:
     """Make and lock a folder; another process may remove it after an error at its start."""
     for _ in range(3):
-        folder.mkdir(parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):  # another process has just removed an empty parent
+            folder.mkdir(parents=True, exist_ok=True)
         lock = ExitStack()
         try:
             lock.enter_context(locked(folder))

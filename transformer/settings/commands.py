@@ -251,7 +251,7 @@ class ReportConfig(Settings):
     runs: Sequence[str | Path] = field(kw_only=False)
     format: Literal["html", "card"] = "html"
     output: Path | None = None
-    library: Literal["transformers", "transformer"] = "transformers"
+    library: Literal["transformer", "transformers"] = "transformer"
     repo: str | None = None
     license: str = "unknown"
     trust: bool = False

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from transformer.common.schema import Range, Settings, typed
 
+SearchName = Literal["beam", "greedy", "sampling", "diverse", "mbr"]
 PenaltyForm = Literal["wu", "average"]
 OnFailure = Literal["mark", "next_best", "resample"]
 """What happens to a translation with a flag (``Flagging``)."""
@@ -21,7 +22,7 @@ Fraction = Annotated[float, Range(0, below=1)]
 class SearchConfig(Settings, group="decoding"):
     """Settings of a search; the default is a beam of five. A wrong value raises InputError."""
 
-    algorithm: Literal["beam", "greedy", "sampling", "diverse", "mbr"] = "beam"
+    algorithm: SearchName = "beam"
     """``diverse`` is diverse beam search, ``mbr`` minimum Bayes risk."""
     beam_size: Count = 5
     """Hypotheses that ``beam`` and ``diverse`` follow for each sentence; otherwise 1."""

@@ -25,6 +25,11 @@ class ScoringKeys(Settings):
     trust: bool = False
     """Read text elsewhere, and run code, that the checkpoint of the run names."""
 
+    @property
+    def own_metrics(self) -> list[str]:
+        """The metrics that these keys name."""
+        return [name for name in ("custom", "comet") if getattr(self, name) is not None]
+
 
 @dataclass(frozen=True, kw_only=True)
 class ScoredTextKeys(ScoringKeys):
@@ -119,6 +124,10 @@ class CompareConfig(ScoredTextKeys, ComparisonKeys):
                 "compare takes two systems or more: compare RUN_A RUN_B (or runs=[A,B]); each is a "
                 "run directory, a checkpoint or a file of hypotheses"
             )
+
+    def names(self, metrics: MetricsConfig) -> Sequence[str]:
+        """The metrics that are tested: ``scores``, or those of the run, and ``own_metrics``."""
+        return list(dict.fromkeys([*super().names(metrics), *self.own_metrics]))
 
     def translator(self, run: Path) -> TranslatorConfig:
         """The translator of a run."""

@@ -22,7 +22,7 @@ class MetricName(NamedTuple):
 
 METRICS: dict[str, MetricName] = {
     "bleu": MetricName("BLEU"),
-    "chrf": MetricName("chrF"),
+    "chrf": MetricName("chrF2"),
     "ter": MetricName("TER", "lower"),
     "exact_match": MetricName("exact match"),
     "cer": MetricName("CER", "lower"),

@@ -35,7 +35,7 @@ CALLS: dict[str, list[tuple[tuple[str, ...], str]]] = {
         (("terms=text",), "text has 1 lines for 40 pairs, 1 of them"),
     ],
     "compare": [
-        ((*COMPARED, "split=train"), "split=train is not there; choose validation or test"),
+        ((*COMPARED, "split=train"), "there is no split=train; choose validation or test"),
         ((*COMPARED, "output=text/o"), "text/o: Not a directory"),
         ((*COMPARED, "text"), "text has 1 lines for"),
         ((*COMPARED, "training=gone"), "gone: no such file"),

@@ -24,7 +24,7 @@ def test_runs_are_compared(home: Path, tmp_path: Path) -> None:
     assert code == 0, stderr
     told = json.loads(stdout)
     assert (told["text"], told["sentences"]) == ("test", 40)
-    assert "chrF by words of the source" in stderr
+    assert "chrF2 by words of the source" in stderr
     references = (home / "test.tgt").read_text().split()
     assert sum(bucket["words"] for bucket in told["by_frequency"]["buckets"]) == len(references)
     assert json.loads((home / "told/comparison.json").read_text()) == told

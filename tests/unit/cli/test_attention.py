@@ -115,7 +115,7 @@ def test_a_blank_or_endless_sentence_or_a_wrong_key_is_named(tmp_path: Path) -> 
     run = RunConfig(data=corpus(tmp_path))
     with pytest.raises(InputError, match="sentences=-1 must be at least 0"):
         attention_view(config(tmp_path, "a dog", sentences=-1), tiny_translator(), run)
-    with pytest.raises(InputError, match="split=tset is not there; choose train or validation"):
+    with pytest.raises(InputError, match="there is no split=tset; choose train or validation"):
         attention_view(config(tmp_path, "a dog", split="tset"), tiny_translator(), run)
 
 

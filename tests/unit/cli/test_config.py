@@ -169,10 +169,10 @@ def test_a_plus_before_a_key_is_understood() -> None:
 
 
 def test_keys_of_other_toolkits_are_understood() -> None:
-    composed = {verb: compose_config(verb, ["checkpoint=x"]) for verb in ("translate", "evaluate")}
-    translate, evaluate = (list(known_keys(config)) for config in composed.values())
+    translate = known_keys(compose_config("translate", ["checkpoint=x"]))
+    score = known_keys(compose_config("score", ["checkpoint=x", "source=y"]))
     train = [*known_keys(compose_config("train", [])), "hydra.run.dir"]
-    assert {key for keys in ELSEWHERE.values() for key in keys} <= {*train, *translate, *evaluate}
+    assert {key for keys in ELSEWHERE.values() for key in keys} <= {*train, *translate, *score}
     for keys, key, meant in (
         (train, "optimizer.learning_rate", "optimizer.lr"),
         (train, "beam_size", "decoding.beam_size"),
@@ -180,6 +180,7 @@ def test_keys_of_other_toolkits_are_understood() -> None:
         (train, "warmup-steps", "schedule.warmup"),
         (train, "trainer.seed", "seed"),
         (train, "max_length", "data.max_length or model.max_length"),
+        (score, "reference", "target"),
         (translate, "beam", "decoding.beam_size"),
         (translate, "batch_size", "batch_tokens"),
     ):

@@ -10,9 +10,13 @@ from tests.helpers.decoding.metrics import RAW
 from tests.helpers.decoding.translators import PAIRS
 from tests.unit.cli.test_load import RUN, written
 from transformer.__main__ import main
+from transformer.common.errors import InputError
+from transformer.data.corpora.evaluation_text import no_split
 from transformer.data.text_noise import DISTURBANCES
 from transformer.decoding.translator import Translator
 from transformer.reports import scores
+from transformer.settings.evaluation import CompareConfig
+from transformer.settings.metrics import MetricsConfig
 
 CALL = ["checkpoint=2013", "source=2014", "reference=2015", "decoding=greedy"]
 
@@ -57,6 +61,29 @@ def test_scores_are_shown_even_if_they_cannot_be_saved(
     monkeypatch.setattr(Translator, "translate", None)
     assert main(["evaluate", *CALL, "output=2014"]) == 2
     assert "error: 2014: File exists; check its name" in capsys.readouterr().err
+
+
+def test_a_metric_of_ones_own_is_beside_those_by_name(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / "own_counts.py").write_text("def ones(hypotheses, references):\n    return 1.0\n")
+    monkeypatch.syspath_prepend(home)
+    own = "metrics=own_counts:ones"
+    assert main(["evaluate", *CALL, own, "scores=[ter,bleu]"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert [found["name"] for found in shown] == ["TER", "BLEU", "custom"]
+    config = CompareConfig(["a", "b"], custom="own_counts:ones", scores=("ter",))
+    assert config.names(MetricsConfig(custom=config.custom)) == ["ter", "custom"]
+    for verb, key in (("evaluate", "scores=[meteor]"), ("stress", "metric=meteor")):
+        for extra in ([], [own]):
+            assert main([verb, *CALL, *extra, "metrics=meteor"]) == 2
+            error = capsys.readouterr().err
+            assert "metrics=meteor is not MODULE:FUNCTION" in error and key in error
+
+
+def test_a_split_that_is_nearly_named_is_suggested() -> None:
+    with pytest.raises(InputError, match=r"no split=valid \(did you mean validation\?\); choose "):
+        raise no_split("valid", ["validation", "test"])
 
 
 STRESS = ["stress", *CALL, "decoding.max_length_ratio=0", "decoding.max_length_offset=9"]

@@ -13,7 +13,7 @@ from transformer.__main__ import main
 from transformer.cli.config import command_settings, compose_config
 from transformer.cli.translate import LineReader, open_output
 from transformer.commands.translate import job
-from transformer.common import errors
+from transformer.common import packages
 from transformer.common.errors import InputError
 from transformer.quality.failures.flags import Detector
 
@@ -21,7 +21,7 @@ from transformer.quality.failures.flags import Detector
 def test_without_ray_it_is_said_how_to_install_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(errors, "find_spec", lambda package: None)
+    monkeypatch.setattr(packages, "find_spec", lambda package: None)
     for verb, text in (("translate", "input=x"), ("score", "source=x.tsv")):
         assert main([verb, "checkpoint=x", text, "launch=ray", "output=o"]) == 2
         assert capsys.readouterr().err.startswith("error: launch=ray needs ray: pip install ")

@@ -119,7 +119,7 @@ def test_if_nothing_is_better_or_a_key_is_wrong_nothing_is_written(
     code, stdout, stderr = call(capsys, *keys)
     assert code == 0, stderr
     best = untouched / "checkpoints" / "best.ckpt"
-    assert f"nothing is written: no other is surely better than {best} as it is:" in stderr
+    assert f"nothing is written: no setting is significantly better than {best} as it is:" in stderr
     report = json.loads(stdout)
     assert (report["checkpoint"], report["best"]) == (str(best), report["before"])
     for argument, message in (

@@ -6,6 +6,7 @@ import re
 import string
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,10 +15,11 @@ from sacrebleu import corpus_bleu
 
 from tests.helpers.decoding.metrics import RAW
 from transformer.common.errors import InputError
-from transformer.evaluation.metrics import build_metric, score
+from transformer.evaluation.metrics import BUILDERS, build_metric, score
+from transformer.evaluation.sentence_metrics import STATISTICS, build_sentence_metric
 from transformer.evaluation.significance import paired_tests
 from transformer.settings.evaluation import Resampling
-from transformer.settings.metrics import METRICS, MetricsConfig
+from transformer.settings.metrics import METRICS, MetricName, MetricsConfig
 
 Texts = Sequence[str]
 References = Sequence[tuple[str, ...]]
@@ -143,6 +145,24 @@ def test_the_better_text_has_the_better_value(name: str) -> None:
     bad = [*good[:10], *["0 0 0 0 0"] * 10]
     [best], [worst] = (values(texts, good, name, sources=bad) for texts in (good, bad))
     assert (best > worst) is (RAW.better(name) == "higher")
+
+
+def test_statistics_of_ones_own_are_a_metric(monkeypatch: pytest.MonkeyPatch) -> None:
+    def longest(hypothesis: str, references: Sequence[str], _: MetricsConfig) -> tuple[int, int]:
+        return len(hypothesis), max(map(len, references))
+
+    monkeypatch.setitem(STATISTICS, "Length", longest)
+    monkeypatch.setitem(METRICS, "length", MetricName("Length"))
+    monkeypatch.setitem(BUILDERS, "length", partial(build_sentence_metric, name="Length"))
+    [found] = score(["abc", "a"], [("ab", "abcd"), ("abcd",)], ["length"], config=RAW)
+    assert (found.name, found.value, found.better) == ("Length", 50, "higher")
+    # Only metrics that torchmetrics computes have its version.
+    assert "torchmetrics" not in found.signature
+    names = [name for name in METRICS if name not in ("custom", "comet", "gleu")]
+    scores = score(["a"], [("a",)], names, config=RAW)
+    computed = {name for name, s in zip(names, scores, strict=True) if "torchm" in s.signature}
+    squad = {"squad_exact_match", "squad_f1"}
+    assert computed == {"cer", "wer", "per", "rouge1", "rouge2", "rougel"} | squad
 
 
 def lengths(hypotheses: Texts, references: References) -> list[float]:

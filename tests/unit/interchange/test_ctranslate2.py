@@ -295,6 +295,7 @@ def test_a_package_of_argos_translates_alike(tmp_path: Path) -> None:
     verified = verify_argos(translator, file, pairs, RAW)
     assert (verified["equal"], verified["sentences"]) == (1, len(pairs))
     assert verified["bleu"] == verified["bleu_exported"]
+    assert verified["search"] == "beam (beam size 4), up to 256 tokens"
     # Nor does Argos cut a source at model.max_length.
     assert len(translate_as_argos(file, ["a " * 1100])) == 1
     with pytest.raises(InputError, match=r"model\.max_length=1024"):

@@ -2,17 +2,21 @@
 
 import json
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 from huggingface_hub import ModelCard
 
-from tests.helpers.decoding.translators import tiny_tokenizer
+from tests.helpers.decoding.translators import save_translator, tiny_tokenizer, tiny_translator
+from transformer.commands.report import report
 from transformer.data.tokenization.tags import Tags
 from transformer.interchange.readme import Published, model_card, read_report
+from transformer.settings.commands import ReportConfig
 from transformer.settings.data import DataConfig
-from transformer.settings.run import RunConfig
+from transformer.settings.run import RunConfig, plain_values
 
 RUN = RunConfig(data=DataConfig("files", "en", "de"))
 SCORES = [
@@ -66,6 +70,22 @@ def test_a_model_card_has_the_scores_of_its_checkpoint(tuned: str, tmp_path: Pat
         ("chrf", 62.5, "nrefs:1|nc:6"),
         ("squad", 9.5, "nrefs:1"),
     ]
+
+
+def test_the_program_of_a_runs_card_loads_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    translator = tiny_translator()
+    save_translator(translator, tmp_path / "checkpoints" / "best.ckpt")
+    run = RunConfig(data=DataConfig("files", "en", "de"))
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(plain_values(run)))
+    card = report(ReportConfig([tmp_path], format="card")).read_text("utf-8")
+    assert ModelCard(card).data.library_name == "transformer"
+    [program] = re.findall(r"```python\n(.*?)```", card, re.S)
+    monkeypatch.chdir(tmp_path)
+    exec(program.replace("…", "the dog runs"), {})
+    assert capsys.readouterr().out == f"{translator.translate(['the dog runs'])[0].text}\n"
 
 
 def test_a_card_names_the_text_but_no_folder_above_it() -> None:

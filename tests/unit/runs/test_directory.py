@@ -80,9 +80,18 @@ def test_the_program_sees_and_keeps_what_it_had(
 def test_a_run_that_ends_at_its_start_leaves_no_folder(tmp_path: Path, file: str) -> None:
     def fail() -> None:
         for name in ("config.yaml", "run.json", "report.json", file):
-            (tmp_path / "run" / name).touch()
+            (run / name).touch()
         raise InputError("no memory")
 
-    with pytest.raises(InputError), run_directory(tmp_path / "run"):
+    (tmp_path / "before").mkdir()
+    run = tmp_path / "before" / "new" / "inner" / "run"
+    with pytest.raises(InputError), run_directory(run):
         fail()
-    assert (tmp_path / "run").exists() is (file == "metrics.csv")
+    assert run.exists() is (file == "metrics.csv")
+    assert (tmp_path / "before" / "new").exists() is (file == "metrics.csv")
+    assert (tmp_path / "before").exists()
+    # A parent that has something else stays.
+    with pytest.raises(InputError), run_directory(tmp_path / "made" / "run"):
+        (tmp_path / "made" / "notes").touch()
+        raise InputError("no memory")
+    assert [path.name for path in (tmp_path / "made").iterdir()] == ["notes"]

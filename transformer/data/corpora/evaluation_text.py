@@ -1,12 +1,12 @@
 """The sentences of an evaluation split, line for line; it does not know subwords."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from transformer.common.errors import InputError, MissingFile
+from transformer.common.errors import InputError, MissingFile, did_you_mean
 from transformer.common.files import remembered
 from transformer.data.corpora.resolve import AnySplit, JoinedSplit, find_splits
 from transformer.data.corpora.split import Split
@@ -89,12 +89,18 @@ def named_by_run() -> Iterator[None]:
         ) from error
 
 
+def no_split(name: str, known: Sequence[str]) -> InputError:
+    """The error for a split that a corpus does not have."""
+    meant = did_you_mean(name, known)
+    return InputError(f"there is no split={name}{meant}; choose {' or '.join(known)}")
+
+
 def run_split(data: DataConfig, name: str, *, training: bool = False) -> AnySplit:
     """A split whose files exist; ``training`` allows the training text."""
     with named_by_run():
         splits = find_splits(data)
         known = [split for split in splits if training or not split.startswith("train")]
         if name not in known:
-            raise InputError(f"split={name} is not there; choose {' or '.join(known)}")
+            raise no_split(name, known)
         next(iter(splits[name]), None)  # raises what is wrong with the files
         return splits[name]

@@ -236,12 +236,15 @@ def as_files(config: DataConfig) -> DataConfig:
             sides.append([path for path in candidates if path.is_file()])
         counts = [len(paths) for paths in sides]
         if counts != [1, 1] and (split == "train" or counts != [0, 0]):
-            present = " and ".join(path.name for paths in sides for path in paths)
-            raise InputError(
-                f"{root} has {present or 'nothing'} for {split}; it needs one "
-                f"{split}.{config.source} and one {split}.{config.target} (or .gz): set "
-                "data.source and data.target to the languages that the file names end in"
-            )
+            codes = zip((config.source, config.target), sides, strict=True)
+            missing = [f"{split}.{code}" for code, paths in codes if not paths]
+            if missing:
+                raise InputError(
+                    f"{root} has no {' and no '.join(missing)} (or .gz); set data.source and "
+                    "data.target to the languages that the file names end in"
+                )
+            several = " and ".join(path.name for paths in sides for path in paths)
+            raise InputError(f"{root} has {several} for {split}; keep one for each language")
         files[split] = tuple(str(paths[0]) for paths in sides if paths) or None
     return replace(config, corpus="files", root=None, **files)
 

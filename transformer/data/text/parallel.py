@@ -151,7 +151,7 @@ def plain_pairs(
 def unaligned(names: Sequence[object], counts: Sequence[int]) -> InputError:
     """Return the error for plain files of different numbers of lines."""
     listed = " and ".join(map("{} has {:,} lines".format, names, counts))
-    return InputError(f"{listed}; aligned files have as many, and match line by line")
+    return InputError(f"{listed}; aligned files need the same number of lines")
 
 
 def tsv_pairs(

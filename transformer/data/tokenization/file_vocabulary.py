@@ -301,8 +301,11 @@ def read_vocabulary(config: TokenizerConfig, side: int) -> bytes:
         with errors_name(path):
             FileVocabulary(model, algorithm, Tags(), threads=1)
     except (RuntimeError, ValueError) as error:
+        # The position in the source of SentencePiece tells a user nothing.
+        reason = re.sub(r"^\w+: \S+\.cc\(\d+\) \[.*\]", "", " ".join(str(error).split()))
+        detail = f" ({reason.strip()[:200]})" if reason.strip() else ""
         raise InputError(
-            f"{path} is no file for tokenizer={algorithm} ({' '.join(str(error).split())[:200]}); "
+            f"tokenizer={algorithm} cannot read {path}{detail}; "
             "give a .model of SentencePiece to tokenizer=sentencepiece, or a tokenizer.json to "
             "tokenizer=huggingface"
         ) from error

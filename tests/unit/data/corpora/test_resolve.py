@@ -104,7 +104,7 @@ def test_splits_without_files_are_held_out(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"valid\.de and val\.de\.gz"):
         find_splits(folder_config(tmp_path))
     (tmp_path / "train.en").unlink()
-    with pytest.raises(InputError, match=r"has train\.de for train; it needs one"):
+    with pytest.raises(InputError, match=r"has no train\.en \(or \.gz\); set data\.source"):
         find_splits(folder_config(tmp_path))
 
 
