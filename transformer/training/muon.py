@@ -9,6 +9,7 @@ no bad update, and leaves the other weights to a second optimizer.
 import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, cast
 
 import torch
@@ -109,8 +110,10 @@ class Muon(Optimizer):
     def _step_matrices(self, weights: list[nn.Parameter], group: dict[str, Any]) -> None:
         """Step matrices of one shape."""
         bad = self.found_inf
-        if bad is not None and not bad.is_cuda and bad:
-            return
+        if bad is not None and bad.device.type == "cpu":
+            if bad:
+                return
+            bad = None
         for weight in weights:
             if not self.state[weight]:
                 self.state[weight]["momentum"] = torch.zeros_like(weight)
@@ -120,8 +123,8 @@ class Muon(Optimizer):
         if self.grad_scale is not None:
             gradient /= self.grad_scale
         rate = group["lr"]
-        if bad is not None and bad.is_cuda:
-            # The host does not wait for the number: a bad update moves nothing.
+        if bad is not None:
+            # The host does not read the number: a bad update moves nothing.
             gradient = torch.where(bad > 0, momentum, gradient)
             rate = rate * (1 - bad)
         momentum.lerp_(gradient, 1 - group["momentum"])
@@ -129,10 +132,9 @@ class Muon(Optimizer):
         nesterov = gradient.lerp_(momentum, group["momentum"])
         rows, columns = weights[0].shape
         exchange = _exchange_shards if isinstance(weights[0], DTensor) else _share_out
-        with torch.autocast(nesterov.device.type, enabled=False):
-            update = exchange(
-                lambda whole: _orthogonal_parts(whole, group["parts"], self.dtype), nesterov, rows
-            )
+        update = exchange(
+            lambda whole: _orthogonal_parts(whole, group["parts"], self.dtype), nesterov, rows
+        )
         scale = 0.2 * math.sqrt(max(rows // group["parts"], columns))
         local = [_local(weight) for weight in weights]
         if group["weight_decay"]:
@@ -197,11 +199,15 @@ def orthogonalize(matrices: Matrices, dtype: torch.dtype = torch.float32) -> Mat
         return orthogonalize(matrices.mT, dtype).mT
     norm = matrices.norm(dim=(1, 2), keepdim=True)
     x = (matrices / (norm * _SAFETY + 1e-30)).to(dtype)
-    for number, (a, b, c) in enumerate(_POLYNOMIALS, 1):
-        if number < len(_POLYNOMIALS):
-            a, b, c = a / _SAFETY, b / _SAFETY**3, c / _SAFETY**5
-        gram = x @ x.mT
-        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    device = matrices.device.type
+    # An update runs under the autocast of a run in mixed precision, which has its own dtype.
+    available = torch.amp.is_autocast_available(device)
+    with torch.autocast(device, enabled=False) if available else nullcontext():
+        for number, (a, b, c) in enumerate(_POLYNOMIALS, 1):
+            if number < len(_POLYNOMIALS):
+                a, b, c = a / _SAFETY, b / _SAFETY**3, c / _SAFETY**5
+            gram = x @ x.mT
+            x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
     return x.float()
 
 

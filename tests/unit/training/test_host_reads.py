@@ -21,6 +21,7 @@ from tests.unit.model.test_options import OTHERS
 from transformer.data.batching.batch import collate, collate_tagged
 from transformer.data.batching.loader import Update
 from transformer.model.single_stack import build_single_stack
+from transformer.settings.training import OptimizerConfig
 from transformer.tasks.language_modeling import LanguageModule
 from transformer.tasks.tagging import TaggingModule
 from transformer.training.callbacks.metrics import Measure
@@ -88,19 +89,20 @@ def test_no_single_stack_and_no_validation_reads(
     assert host.copies == 0
 
 
-def test_each_outcome_is_read_once_and_late(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["adam", "muon"])
+def test_each_outcome_is_read_once_and_late(name: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a trainer and an optimizer that work on the device."""
     monkeypatch.setattr(optimizer, "_get_fused_kernels_supported_devices", lambda: ["meta"])
     model = tiny_transformer(dropout=0.1)
     module = on_device(translation_module(model, clip=1.0, loss=loss_config(chunk=3)))
     module._trainer = trainer = fake_trainer()
-    adam = build_optimizer(module.config.optimizer, module.model)
+    stepping = build_optimizer(OptimizerConfig(name, weight_decay=0.1), module.model)
 
     def step() -> None:
-        adam.step()
+        stepping.step()
         trainer.global_step += 1
 
-    stepped = SimpleNamespace(optimizer=adam, param_groups=adam.param_groups, step=step)
+    stepped = SimpleNamespace(optimizer=stepping, param_groups=stepping.param_groups, step=step)
     monkeypatch.setattr(module, "optimizers", lambda: stepped)
     monkeypatch.setattr(module, "lr_schedulers", lambda: SimpleNamespace(step=lambda: None))
     monkeypatch.setattr(module, "manual_backward", Tensor.backward)
