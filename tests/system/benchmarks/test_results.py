@@ -16,6 +16,7 @@ from benchmarks.results.results import (
 )
 from benchmarks.support.records import machine, short
 from benchmarks.support.trained import Trained
+from benchmarks.training import optimizers
 from transformer.__main__ import main
 from transformer.data.corpora.catalog import PUBLISHED
 
@@ -36,7 +37,7 @@ def test_a_line_of_results_says_what_was_measured(trained: Trained) -> None:
     assert found.signatures == {"BLEU": bleu["signature"], "chrF2": chrf["signature"]}
 
 
-@pytest.mark.parametrize("module", [ablations, results])
+@pytest.mark.parametrize("module", [ablations, results, optimizers])
 def test_what_is_recorded_is_on_the_page(module: ModuleType) -> None:
     table = "\n".join(module.table(module.RECORDS.read()))
     assert table in module.PAGE.read_text(encoding="utf-8")

@@ -1,0 +1,195 @@
+"""Optimizers and what goes with them, on the pocket corpus or Multi30k, by seeds; validation only.
+
+    python benchmarks/training/optimizers.py [--data-root FOLDER] [--only NAME…] [--seeds 1 2 3]
+
+Each row is the experiment with the overrides that the table shows. Without ``--data-root`` it is
+``experiment=pocket``; with it ``experiment=multi30k_tiny``, English to German, of the files there.
+The score is that of the last validation, not of the best; no test set is used.
+
+Each training is a line of optimizers.jsonl beside this file, with its validations. A training with
+a line is not made again; delete the line and the run directory to repeat it. The table and the
+curves are in methods.md; a minute is the share of the whole time, validations included.
+"""
+
+import argparse
+import csv
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.support.records import Records, markdown, publish, short
+from benchmarks.support.trained import ROOT, Trained, train_all
+
+ADAM = "optimizer=adam optimizer.lr=4e-3 schedule.warmup=300"
+"""Settings of pocket before there was Muon."""
+MUON = "optimizer=muon optimizer.lr=8e-3 schedule.warmup=200"
+POCKET = {
+    "adam": f"{ADAM} trainer.max_steps=1200",
+    "adam-short": f"{ADAM} trainer.max_steps=700",
+    "adam-fast": "optimizer=adam optimizer.lr=8e-3 schedule.warmup=200 trainer.max_steps=700",
+    "muon": f"{MUON} trainer.max_steps=700",
+    "muon-decay": f"{MUON} trainer.max_steps=700 optimizer.weight_decay=0.1",
+    "muon-norm": f"{MUON} trainer.max_steps=700 model.query_key_norm=true",
+    "muon-ema": f"{MUON} trainer.max_steps=700 callbacks.ema_decay=0.98",
+    "muon-slow": f"{MUON} trainer.max_steps=700 optimizer.lr=4e-3",
+}
+MULTI30K = {
+    "adam": "optimizer=adam optimizer.lr=5e-3 schedule.warmup=1000 trainer.max_steps=12000",
+    "muon": "optimizer=muon optimizer.lr=8e-3 schedule.warmup=500 trainer.max_steps=7000",
+}
+ROWS = {"pocket": POCKET, "multi30k_tiny": MULTI30K}
+VALIDATIONS = {"pocket": 100, "multi30k_tiny": 500}
+"""Updates from one to the next."""
+COLUMNS = ("experiment", "changed", "seeds", "BLEU", "±", "loss", "minutes", "machine", "commit")
+PAGE = ROOT / "benchmarks" / "training" / "methods.md"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a training has given.
+
+    Attributes:
+        experiment: That is changed.
+        name: Of the row.
+        seed: Of the training.
+        overrides: That the row has beside those of the experiment.
+        commit: Of the code that trained it.
+        machine: That it was trained on.
+        minutes: With validations.
+        curve: The validations: updates, BLEU and loss.
+    """
+
+    experiment: str
+    name: str
+    seed: int
+    overrides: str
+    commit: str
+    machine: str
+    minutes: float
+    curve: list[tuple[int, float, float]]
+
+
+RECORDS = Records(Path(__file__).with_suffix(".jsonl"), Measured, ("experiment", "name", "seed"))
+
+
+def training(experiment: str, name: str, seed: int, folder: Path, data: Path | None) -> Trained:
+    """The run of a row with a seed."""
+    overrides = (
+        f"experiment={experiment}",
+        *(() if data is None else (f"data.root={data}",)),
+        *ROWS[experiment][name].split(),
+        f"trainer.val_check_interval={VALIDATIONS[experiment]}",
+        f"seed={seed}",
+        "test=false",
+        "report=none",
+    )
+    return Trained(overrides, folder / experiment / f"{name}-{seed}")
+
+
+def measured(experiment: str, name: str, seed: int, run: Trained) -> Measured:
+    """What a finished training has given."""
+    with open(run.folder / "metrics.csv", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["val/bleu"]]
+    return Measured(
+        experiment=experiment,
+        name=name,
+        seed=seed,
+        overrides=ROWS[experiment][name],
+        commit=run.commit,
+        machine=run.calls.machine,
+        minutes=round(run.hours * 60, 1),
+        curve=[
+            (
+                int(row["step"]) + 1,
+                round(float(row["val/bleu"]), 2),
+                round(float(row["val/loss"]), 4),
+            )
+            for row in rows
+        ],
+    )
+
+
+def table(records: Sequence[Measured]) -> list[str]:
+    """A line for each row: mean and standard deviation of the last validation over seeds."""
+    lines = []
+    for experiment, rows in ROWS.items():
+        for name, overrides in rows.items():
+            runs = [r for r in records if (r.experiment, r.name) == (experiment, name)]
+            if not runs:
+                continue
+            bleu = [run.curve[-1][1] for run in runs]
+            spread = f"{statistics.stdev(bleu):.2f}" if len(runs) > 1 else ""
+            lines.append(
+                [
+                    experiment,
+                    " ".join(f"`{override}`" for override in overrides.split()),
+                    " ".join(str(run.seed) for run in runs),
+                    f"{statistics.mean(bleu):.2f}",
+                    spread,
+                    f"{statistics.mean(run.curve[-1][2] for run in runs):.3f}",
+                    f"{statistics.mean(run.minutes for run in runs):.1f}",
+                    ", ".join(dict.fromkeys(run.machine for run in runs)),
+                    " ".join(dict.fromkeys(short(run.commit) for run in runs)),
+                ]
+            )
+    return [*markdown(COLUMNS, lines), "", *curves(records)]
+
+
+def curves(records: Sequence[Measured]) -> list[str]:
+    """BLEU after each validation, mean over seeds, and the minute, if an update takes the mean."""
+    lines = []
+    for experiment, rows in ROWS.items():
+        for name in rows:
+            runs = [r for r in records if (r.experiment, r.name) == (experiment, name)]
+            points = []
+            for validations in zip(*(run.curve for run in runs), strict=True):
+                update = validations[0][0]
+                minute = statistics.mean(run.minutes * update / run.curve[-1][0] for run in runs)
+                bleu = statistics.mean(score for _, score, _ in validations)
+                points.append(f"{update:,} ({minute:.1f} min) {bleu:.1f}")
+            if points:
+                lines.append([f"{experiment}, {name}", "; ".join(points)])
+    return markdown(("row", "updates (minutes) BLEU"), lines)
+
+
+def parse() -> argparse.Namespace:
+    """The call."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data-root", type=Path, help="train on Multi30k instead of pocket")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="rows to train")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
+    parser.add_argument("--processes", type=int, default=2, help="that train at a time: 2")
+    parser.add_argument("--threads", type=int, default=1, help="of each: 1")
+    parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "optimizers")
+    arguments = parser.parse_args()
+    known = ROWS["multi30k_tiny" if arguments.data_root else "pocket"]
+    for name in arguments.only or ():
+        if name not in known:
+            parser.error(f"argument --only: {name} is none of {', '.join(known)}")
+    return arguments
+
+
+def main() -> None:
+    """Train what is missing; write the table of all that is there."""
+    arguments = parse()
+    experiment = "multi30k_tiny" if arguments.data_root else "pocket"
+    data = arguments.data_root and arguments.data_root.resolve()
+    folder = arguments.folder.resolve()
+    recorded = {(r.name, r.seed) for r in RECORDS.read() if r.experiment == experiment}
+    runs = {
+        training(experiment, name, seed, folder, data): (name, seed)
+        for seed in arguments.seeds
+        for name in arguments.only or ROWS[experiment]
+        if (name, seed) not in recorded
+    }
+    limits = {"processes": arguments.processes, "threads": arguments.threads}
+    for run in train_all(list(runs), **limits):
+        publish(PAGE, "optimizers", RECORDS, [measured(experiment, *runs[run], run)], table)
+    print("\n".join(publish(PAGE, "optimizers", RECORDS, [], table)))
+
+
+if __name__ == "__main__":
+    main()
