@@ -65,7 +65,7 @@ class RunConfig(Settings):
 
     @property
     def schedule_to_the_end(self) -> ScheduleConfig:
-        """The schedule; a cosine without ``total`` ends at the last update."""
+        """The schedule; one that ends, without ``total``, ends at the last update."""
         if self.schedule.total is not None:
             return self.schedule
         return replace(self.schedule, total=self.trainer.max_steps)
@@ -156,9 +156,9 @@ def _contradictions(config: RunConfig) -> Iterator[str]:
     total = config.schedule_to_the_end.total
     epochs = config.trainer.max_epochs or -1
     ends = total is not None and (total > 0 or (total == -1 and epochs > 0))
-    if config.schedule.name == "cosine" and not ends:
+    if config.schedule.name in ("cosine", "linear") and not ends:
         yield (
-            f"schedule.total={total}: a cosine needs its last update; set "
+            f"schedule.total={total}: schedule={config.schedule.name} needs its last update; set "
             "trainer.max_steps, trainer.max_epochs or schedule.total, or take schedule=inverse_sqrt"
         )
     if config.data.streaming and epochs > 0:

@@ -100,7 +100,7 @@ class OptimizerConfig(Settings, group="optimizer"):
 class ScheduleConfig(Settings, group="schedule"):
     """Which schedule, and how long it warms up; ``conf/schedule`` explains the keys."""
 
-    name: Literal["inverse_sqrt", "noam", "cosine", "constant"] = "cosine"
+    name: Literal["inverse_sqrt", "noam", "cosine", "linear", "constant"] = "cosine"
     warmup: Annotated[int, Range(0)] = 1000
     total: int | None = None
     floor: Annotated[float, Range(0, 1)] = 0.0

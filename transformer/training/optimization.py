@@ -86,7 +86,8 @@ def schedule_factor(config: ScheduleConfig, d_model: int, update: int) -> float:
     """The factor of the n-th update, counted from 1: it rises linearly to 1 at ``warmup``.
 
     Then ``inverse_sqrt`` falls as ``1 / sqrt(update)``, ``cosine`` by half a cosine to ``floor``
-    (Loshchilov and Hutter 2017), and ``constant`` stays. ``noam`` has no peak of 1.
+    (Loshchilov and Hutter 2017), ``linear`` by a line (Defazio et al. 2023), and ``constant``
+    stays. ``noam`` has no peak of 1.
     """
     warmup = config.warmup
     if config.name == "noam":
@@ -98,7 +99,8 @@ def schedule_factor(config: ScheduleConfig, d_model: int, update: int) -> float:
     if config.name == "constant":
         return 1.0
     progress = min((update - warmup) / max((config.total or 0) - warmup, 1), 1.0)
-    return config.floor + (1 - config.floor) * (1 + math.cos(math.pi * progress)) / 2
+    left = 1 - progress if config.name == "linear" else (1 + math.cos(math.pi * progress)) / 2
+    return config.floor + (1 - config.floor) * left
 
 
 def noam(update: int, warmup: int, d_model: int) -> float:

@@ -65,6 +65,11 @@ def test_adamw_decays_beside_the_gradient(name: Any, expected: float) -> None:
             ScheduleConfig("cosine", 4, total=12, floor=0.1),
             {2: 0.5, 4: 1.0, 6: 0.868198, 8: 0.55, 10: 0.231802, 12: 0.1, 13: 0.1, 999: 0.1},
         ),
+        # From 1 at 4 to 0.2 at 12.
+        (
+            ScheduleConfig("linear", 4, total=12, floor=0.2),
+            {2: 0.5, 4: 1.0, 6: 0.8, 8: 0.6, 12: 0.2, 999: 0.2},
+        ),
         # 512^-0.5 = 0.0441942, 4000^-1.5 = 3.95285e-6, 4000^-0.5 = 0.0158114.
         (
             ScheduleConfig("noam", 4000),
