@@ -21,25 +21,28 @@ from pathlib import Path
 from benchmarks.support.records import Records, markdown, publish, short
 from benchmarks.support.trained import ROOT, Trained, train_all
 
-ADAM = "optimizer=adam optimizer.lr=4e-3 schedule.warmup=300"
-"""Settings of pocket before there was Muon."""
-MUON = "optimizer=muon optimizer.lr=8e-3 schedule.warmup=200"
 POCKET = {
-    "adam": f"{ADAM} trainer.max_steps=1200",
-    "adam-short": f"{ADAM} trainer.max_steps=700",
-    "adam-fast": "optimizer=adam optimizer.lr=8e-3 schedule.warmup=200 trainer.max_steps=700",
-    "muon": f"{MUON} trainer.max_steps=700",
-    "muon-decay": f"{MUON} trainer.max_steps=700 optimizer.weight_decay=0.1",
-    "muon-norm": f"{MUON} trainer.max_steps=700 model.query_key_norm=true",
-    "muon-ema": f"{MUON} trainer.max_steps=700 callbacks.ema_decay=0.98",
-    "muon-slow": f"{MUON} trainer.max_steps=700 optimizer.lr=4e-3",
+    "before": "optimizer=adam optimizer.lr=4e-3 schedule=cosine schedule.warmup=300 "
+    "model.query_key_norm=false trainer.max_steps=1200",
+    "muon": "",
+    "adam": "optimizer=adam optimizer.lr=6e-3",
+    "no-norm": "model.query_key_norm=false",
+    "cosine": "schedule=cosine",
+    "momentum": "optimizer.momentum=0.95",
+    "decay": "optimizer.weight_decay=0.1",
+    "ema": "callbacks.ema_decay=0.98",
 }
+"""The first row is what pocket was before it had Muon; the others change one thing of it now."""
 MULTI30K = {
-    "adam": "optimizer=adam optimizer.lr=5e-3 schedule.warmup=1000 trainer.max_steps=12000",
-    "muon": "optimizer=muon optimizer.lr=8e-3 schedule.warmup=500 trainer.max_steps=7000",
+    "before": "optimizer=adam optimizer.lr=5e-3 schedule=cosine schedule.warmup=1000 "
+    "trainer.max_steps=12000",
+    "adam": "optimizer=adam optimizer.lr=8e-3 schedule=cosine schedule.warmup=500 "
+    "trainer.max_steps=7000",
+    "muon": "optimizer=muon optimizer.lr=8e-3 schedule=cosine schedule.warmup=500 "
+    "trainer.max_steps=7000",
 }
 ROWS = {"pocket": POCKET, "multi30k_tiny": MULTI30K}
-VALIDATIONS = {"pocket": 100, "multi30k_tiny": 500}
+VALIDATIONS = {"pocket": 130, "multi30k_tiny": 500}
 """Updates from one to the next."""
 COLUMNS = ("experiment", "changed", "seeds", "BLEU", "±", "loss", "minutes", "machine", "commit")
 PAGE = ROOT / "benchmarks" / "training" / "methods.md"
@@ -110,12 +113,22 @@ def measured(experiment: str, name: str, seed: int, run: Trained) -> Measured:
     )
 
 
+def _of_row(records: Sequence[Measured], experiment: str, name: str) -> list[Measured]:
+    """The trainings of a row with the overrides that it has now."""
+    overrides = ROWS[experiment][name]
+    return [
+        record
+        for record in records
+        if (record.experiment, record.name, record.overrides) == (experiment, name, overrides)
+    ]
+
+
 def table(records: Sequence[Measured]) -> list[str]:
     """A line for each row: mean and standard deviation of the last validation over seeds."""
     lines = []
     for experiment, rows in ROWS.items():
         for name, overrides in rows.items():
-            runs = [r for r in records if (r.experiment, r.name) == (experiment, name)]
+            runs = _of_row(records, experiment, name)
             if not runs:
                 continue
             bleu = [run.curve[-1][1] for run in runs]
@@ -123,7 +136,7 @@ def table(records: Sequence[Measured]) -> list[str]:
             lines.append(
                 [
                     experiment,
-                    " ".join(f"`{override}`" for override in overrides.split()),
+                    " ".join(f"`{override}`" for override in overrides.split()) or "nothing",
                     " ".join(str(run.seed) for run in runs),
                     f"{statistics.mean(bleu):.2f}",
                     spread,
@@ -133,7 +146,7 @@ def table(records: Sequence[Measured]) -> list[str]:
                     " ".join(dict.fromkeys(short(run.commit) for run in runs)),
                 ]
             )
-    return [*markdown(COLUMNS, lines), "", *curves(records)]
+    return [*markdown(COLUMNS, lines), "", *curves(records)] if lines else []
 
 
 def curves(records: Sequence[Measured]) -> list[str]:
@@ -141,7 +154,7 @@ def curves(records: Sequence[Measured]) -> list[str]:
     lines = []
     for experiment, rows in ROWS.items():
         for name in rows:
-            runs = [r for r in records if (r.experiment, r.name) == (experiment, name)]
+            runs = _of_row(records, experiment, name)
             points = []
             for validations in zip(*(run.curve for run in runs), strict=True):
                 update = validations[0][0]
@@ -178,7 +191,12 @@ def main() -> None:
     experiment = "multi30k_tiny" if arguments.data_root else "pocket"
     data = arguments.data_root and arguments.data_root.resolve()
     folder = arguments.folder.resolve()
-    recorded = {(r.name, r.seed) for r in RECORDS.read() if r.experiment == experiment}
+    records = RECORDS.read()
+    recorded = {
+        (name, record.seed)
+        for name in ROWS[experiment]
+        for record in _of_row(records, experiment, name)
+    }
     runs = {
         training(experiment, name, seed, folder, data): (name, seed)
         for seed in arguments.seeds
