@@ -5,7 +5,8 @@
 
 Each size trains three times on English-German Multi30k, batches and sizes as in speed.py, each time
 in a process of its own: *plain* in float32, with all logits at once, torch's dropout, the formula
-of attention, and memory given back; *float32* with our own of these; *now* as
+of attention, and memory given back; *float32* with our loss, dropout,
+attention and memory; *now* as
 ``precision=bf16-mixed loss.bfloat16=true`` trains. torch's profiler counts the time of every
 operation on its own. Watching costs time: the milliseconds are more than those of training, most of
 all where operations are small.

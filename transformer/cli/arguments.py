@@ -218,6 +218,12 @@ def _verb_file(verb: str) -> dict[str, Any]:
     return dict(file)
 
 
+def default_choice(verb: str, group: str) -> str:
+    """What a command takes of a group where the call says nothing; "" if it takes nothing."""
+    defaults = (entry for entry in _verb_file(verb).get("defaults", []) if isinstance(entry, dict))
+    return next((entry[group] for entry in defaults if group in entry), "")
+
+
 def nearest_key(key: str, known: Collection[str]) -> str:
     """What the user may have meant, in parentheses: the same last part, a longer or similar key."""
     last = key.rpartition(".")[2].replace("-", "_").lower()

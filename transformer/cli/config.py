@@ -17,6 +17,7 @@ from transformer.cli.arguments import (
     check_overrides,
     choices,
     config_folder,
+    default_choice,
     known_keys,
     names_vocabulary_size,
     nearest_key,
@@ -133,7 +134,9 @@ def as_overrides(verb: str, arguments: Sequence[str]) -> list[str]:
     metrics = [text for text in given if re.fullmatch(r"metrics=[\w.]+:\w+", text)]
     if verb != "train" and given != metrics:
         [name, *_] = [text.partition("=")[2] for text in given if text not in metrics]
-        named = _NAMED_METRIC.get(verb, "metric={}").format(name.strip("[]"))
+        named = _NAMED_METRIC.get(verb)
+        names = name.strip("[]")
+        named = named.format(names) if named else f"metric={names.partition(',')[0]}"
         raise InputError(
             f"metrics={name} is not MODULE:FUNCTION, a metric of your own; metrics by name are "
             f"{named}"
@@ -175,13 +178,13 @@ def split_paths(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def with_experiment(overrides: Sequence[str]) -> list[str]:
     """Add ``experiment=CORPUS``; Hydra's own way would not let it choose from other groups."""
-    values: dict[str, str] = {}
+    values = {"data": default_choice("train", "data")}
     for override in overrides:
         key, _, text = override.removeprefix("~").partition("=")
         values[key] = text
     if "experiment" in values:
         return list(overrides)
-    corpus = values.get("data", "")
+    corpus = values["data"]
     if "," in corpus or "(" in corpus:
         raise InputError(
             f"data={corpus} cannot take the experiment of each corpus; sweep over the experiments, "

@@ -17,7 +17,7 @@ from transformer.model.layers.layer_drop import all_layers
 from transformer.settings.data import BUDGET_STEP
 from transformer.settings.run import RunConfig
 from transformer.tasks.registry import make_task
-from transformer.training.callbacks.memory_preflight import moments
+from transformer.training.callbacks.memory_preflight import empty_moments
 from transformer.training.distributed.ranks import external_rank
 from transformer.training.precision import resolve_precision, trains_on_gpu
 from transformer.training.update import UpdateModule, free_memory, runs_out_of_memory
@@ -114,7 +114,7 @@ def can_train(module: UpdateModule, batch: Any, device: torch.device, config: Ru
 
 
 def _update(module: UpdateModule, batch: Any, config: RunConfig) -> None:
-    held = moments(module)
+    moments = empty_moments(module)
     average = [torch.empty_like(p) for p in module.parameters() if config.callbacks.ema_decay > 0]
     bfloat16 = "bf16" in resolve_precision(config.trainer).precision
     # The second micro-batch must fit beside the gradient of the first.
@@ -125,7 +125,7 @@ def _update(module: UpdateModule, batch: Any, config: RunConfig) -> None:
         ):
             loss, _, _ = module.micro_loss(batch)
         loss.backward()
-    del held, average
+    del moments, average
 
 
 def with_budget(config: RunConfig, budget: int) -> RunConfig:

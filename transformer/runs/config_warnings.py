@@ -74,6 +74,12 @@ def warn_about_config(config: RunConfig) -> None:
             rate,
             peak,
         )
+    if config.optimizer.name == "muon" and config.model.lora_rank:
+        logger.warning(
+            "optimizer=muon steps whole matrices, and with model.lora_rank=%d only adapters learn: "
+            "all is stepped as by optimizer=adamw",
+            config.model.lora_rank,
+        )
     on_cpu = config.trainer.accelerator == "cpu"
     precision = resolve_precision(config.trainer).precision
     narrow = precision == "bf16-mixed" or config.loss.bfloat16 is True

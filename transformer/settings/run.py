@@ -65,7 +65,7 @@ class RunConfig(Settings):
 
     @property
     def schedule_to_the_end(self) -> ScheduleConfig:
-        """The schedule; one that ends, without ``total``, ends at the last update."""
+        """The schedule; without ``total``, cosine and linear end at the last update."""
         if self.schedule.total is not None:
             return self.schedule
         return replace(self.schedule, total=self.trainer.max_steps)

@@ -499,7 +499,8 @@ def optimizer_state(states: Any, optimizer: Optimizer, *, copies: bool = True) -
     ``copies``: whether the moments are copied. torch keeps the tensors that it is given, which are
     mappings of a file.
     """
-    expected = [_moments(group, w) for group in optimizer.param_groups for w in group["params"]]
+    groups = optimizer.param_groups
+    expected = [_state_shapes(group, weight) for group in groups for weight in group["params"]]
     try:
         [saved] = states
         moments = dict(saved["state"])
@@ -514,8 +515,9 @@ def optimizer_state(states: Any, optimizer: Optimizer, *, copies: bool = True) -
     fresh = optimizer.state_dict()
     if not whole or numbers != [group["params"] for group in fresh["param_groups"]]:
         raise InputError(
-            "the moments of the optimizer in the checkpoint do not fit the weights; resume with "
-            "another checkpoint, or begin a run with its weights, finetune_from=CHECKPOINT"
+            "the state of the optimizer in the checkpoint does not fit the weights, or another "
+            "optimizer.name wrote it; resume with that, or with another checkpoint, or begin a run "
+            "with its weights, finetune_from=CHECKPOINT"
         )
     if copies:
         moments = {
@@ -525,10 +527,10 @@ def optimizer_state(states: Any, optimizer: Optimizer, *, copies: bool = True) -
     return {"state": moments, "param_groups": fresh["param_groups"]}
 
 
-def _moments(group: Mapping[str, Any], weight: Tensor) -> dict[str, tuple[int, ...]]:
+def _state_shapes(group: Mapping[str, Any], weight: Tensor) -> dict[str, tuple[int, ...]]:
     """The shapes of the state of a weight: of Muon for a matrix, else of Adam."""
     shape = tuple(weight.shape)
-    if group.get("parts"):
+    if group.get("matrices_per_weight"):
         return {"momentum": shape}
     return {"step": (), "exp_avg": shape, "exp_avg_sq": shape}
 

@@ -1,4 +1,4 @@
-"""Muon: an orthogonal update for each matrix of the layers, Adam for all other weights.
+"""Muon: an orthogonal update for each matrix of the layers, AdamW for all other weights.
 
 Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks", with the scale of
 Liu et al. 2025, "Muon is scalable for LLM training", and the polynomials of Amsel et al. 2025,
@@ -10,6 +10,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -22,12 +23,10 @@ from torch.optim import Optimizer
 from torch.optim.adam import adam
 
 from transformer.model.attention.multi_head import MultiHeadAttention
+from transformer.model.convolution import GatedConvolution
 from transformer.model.encoder import LayerStack
 
 Matrices = Float[Tensor, "matrix rows columns"]
-
-_SAFETY = 1.01
-"""Rounding may push a singular value above 1, where the polynomials diverge."""
 
 _POLYNOMIALS = (
     (8.28721201814563, -23.595886519098837, 17.300387312530933),
@@ -36,23 +35,31 @@ _POLYNOMIALS = (
     (3.3184196573706015, -2.488488024314874, 0.51004894012372),
     (2.300652019954817, -1.6689039845747493, 0.4188073119525673),
 )
-"""``a, b, c`` of each step: ``p(x) = a x + b x^3 + c x^5`` (Amsel et al. 2025, algorithm 1)."""
+"""``a, b, c`` of each step: ``p(x) = a x + b x^3 + c x^5``.
+
+They are optimal for singular values from 1e-3 to 1 (Amsel et al. 2025, algorithm 1).
+"""
+
+_SAFETY = 1.01
+"""A step diverges above its interval, which rounding must not leave; the last has no successor."""
 
 
 class Muon(Optimizer):
     """Orthogonalizes the momentum of the matrices, and steps all other weights by AdamW.
 
-    A matrix moves by ``-lr 0.2 sqrt(max(rows, columns)) U V^T``, where ``U S V^T`` is its Nesterov
-    momentum: as far as by Adam, so that both share a rate (Liu et al. 2025, equation 4). As torch's
-    fused Adam does, it divides gradients by ``grad_scale`` and does nothing if ``found_inf`` is 1.
+    A matrix moves by ``-lr 0.2 sqrt(max(rows, columns)) U V^T`` and decays by ``lr weight_decay``,
+    where ``U S V^T`` is its Nesterov momentum. This is as far as by Adam, so that both share a rate
+    (Liu et al. 2025, equation 4). As torch's fused Adam does, it divides gradients by
+    ``grad_scale`` and does nothing if ``found_inf`` is 1, which the host does not read.
 
-    Each of several ranks orthogonalizes a part of the matrices, whole ones also where FSDP shards
-    them, and sends the result to the others.
+    Each of several ranks orthogonalizes some of the matrices, and sends the result to the others.
+    These are the ranks of the mesh where weights are sharded (FSDP), else all ranks, which must
+    have the same weights and gradients.
 
     Args:
-        matrices: Weights, each with the number of matrices below each other that it consists of.
+        matrices: Weights, with the number of matrices that each stacks: for one head each, or 1.
         others: All other weights; those with two axes and more decay.
-        momentum: Share of the former momentum in the next one.
+        momentum: Decay of the momentum.
         dtype: Of the products that orthogonalize.
     """
 
@@ -71,11 +78,12 @@ class Muon(Optimizer):
         momentum: float,
         dtype: torch.dtype = torch.float32,
     ) -> None:
-        weights_by_parts: defaultdict[int, list[nn.Parameter]] = defaultdict(list)
-        for weight, parts in matrices.items():
-            weights_by_parts[parts].append(weight)
+        weights_by_count: defaultdict[int, list[nn.Parameter]] = defaultdict(list)
+        for weight, count in matrices.items():
+            weights_by_count[count].append(weight)
         groups: list[dict[str, Any]] = [
-            {"params": weights, "parts": parts} for parts, weights in weights_by_parts.items()
+            {"params": weights, "matrices_per_weight": count}
+            for count, weights in weights_by_count.items()
         ]
         groups.append({"params": [p for p in others if p.dim() > 1]})
         groups.append({"params": [p for p in others if p.dim() <= 1], "weight_decay": 0.0})
@@ -85,12 +93,13 @@ class Muon(Optimizer):
             "eps": eps,
             "weight_decay": weight_decay,
             "momentum": momentum,
-            "parts": 0,
+            "dtype": dtype,
+            # 0: AdamW steps the group.
+            "matrices_per_weight": 0,
             # So that torch loads Adam's step onto the device.
             "fused": True,
         }
         super().__init__([group for group in groups if group["params"]], defaults)
-        self.dtype = dtype
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
@@ -100,7 +109,7 @@ class Muon(Optimizer):
                 loss = closure()
         for group in self.param_groups:
             weights = [weight for weight in group["params"] if weight.grad is not None]
-            if not group["parts"]:
+            if not group["matrices_per_weight"]:
                 self._step_adam(weights, group)
                 continue
             for same_shape in _by_shape(weights):
@@ -109,11 +118,6 @@ class Muon(Optimizer):
 
     def _step_matrices(self, weights: list[nn.Parameter], group: dict[str, Any]) -> None:
         """Step matrices of one shape."""
-        bad = self.found_inf
-        if bad is not None and bad.device.type == "cpu":
-            if bad:
-                return
-            bad = None
         for weight in weights:
             if not self.state[weight]:
                 self.state[weight]["momentum"] = torch.zeros_like(weight)
@@ -123,19 +127,23 @@ class Muon(Optimizer):
         if self.grad_scale is not None:
             gradient /= self.grad_scale
         rate = group["lr"]
-        if bad is not None:
-            # The host does not read the number: a bad update moves nothing.
-            gradient = torch.where(bad > 0, momentum, gradient)
-            rate = rate * (1 - bad)
+        if self.found_inf is not None:
+            # With the momentum for a gradient, the momentum stays; without a rate, the weights do.
+            gradient = torch.where(self.found_inf > 0, momentum, gradient)
+            rate = rate * (1 - self.found_inf)
         momentum.lerp_(gradient, 1 - group["momentum"])
         torch._foreach_copy_(momenta, momentum.unbind())
         nesterov = gradient.lerp_(momentum, group["momentum"])
+        del momentum
         rows, columns = weights[0].shape
-        exchange = _exchange_shards if isinstance(weights[0], DTensor) else _share_out
-        update = exchange(
-            lambda whole: _orthogonal_parts(whole, group["parts"], self.dtype), nesterov, rows
-        )
-        scale = 0.2 * math.sqrt(max(rows // group["parts"], columns))
+        count = group["matrices_per_weight"]
+        compute = partial(_orthogonalize_stacked, count=count, dtype=group["dtype"])
+        if isinstance(weights[0], DTensor):
+            ranks = weights[0].device_mesh.get_group()
+            update = _exchange_rows(compute, nesterov, rows, ranks)
+        else:
+            update = _compute_by_rank(compute, nesterov)
+        scale = 0.2 * math.sqrt(max(rows // count, columns))
         local = [_local(weight) for weight in weights]
         if group["weight_decay"]:
             torch._foreach_mul_(local, 1 - rate * group["weight_decay"])
@@ -171,27 +179,32 @@ class Muon(Optimizer):
 
 
 def hidden_matrices(model: nn.Module) -> dict[nn.Parameter, int]:
-    """The weights of the linear maps in the layers, and of how many matrices each consists.
+    """The weights of the linear maps in the layers, with the number of matrices that each stacks.
 
-    Each head has its own query, key and value (Vaswani et al. 2017, section 3.2.2: ``W_i^Q``), so
-    that each head of them is a matrix. Embeddings, output, adapters and frozen weights are none.
+    Each head has a query, key and value matrix of its own (Vaswani et al. 2017, section 3.2.2:
+    ``W_i^Q``); to orthogonalize these rather than the whole weight is our choice, and cheaper.
+    Embeddings, output, adapters and frozen weights are none.
     """
-    parts: dict[nn.Parameter, int] = {}
+    counts: dict[nn.Parameter, int] = {}
     for stack in model.modules():
         if not isinstance(stack, LayerStack):
             continue
         for module in stack.layers.modules():
             if isinstance(module, nn.Linear):
-                parts.setdefault(cast(nn.Parameter, module.weight), 1)
+                counts.setdefault(cast(nn.Parameter, module.weight), 1)
+            if isinstance(module, GatedConvolution):
+                counts[cast(nn.Parameter, module.linear.weight)] = 2
             if isinstance(module, MultiHeadAttention):
                 for projection in (module.query, module.key, module.value):
                     weight = cast(nn.Parameter, projection.weight)
-                    parts[weight] = len(weight) // module.head_dim
-    return {weight: count for weight, count in parts.items() if weight.requires_grad}
+                    counts[weight] = len(weight) // module.head_dim
+    embedded = {module.weight for module in model.modules() if isinstance(module, nn.Embedding)}
+    learning = {weight for weight in model.parameters() if weight.requires_grad}
+    return {w: count for w, count in counts.items() if w in learning and w not in embedded}
 
 
 def orthogonalize(matrices: Matrices, dtype: torch.dtype = torch.float32) -> Matrices:
-    """``U V^T`` of each matrix ``U S V^T``, approximately: singular values near 1.
+    """``U V^T`` of each matrix ``U S V^T``, approximately: singular values between 0.84 and 1.13.
 
     Those below 1e-3 of the root of the sum of their squares stay smaller.
     """
@@ -211,10 +224,10 @@ def orthogonalize(matrices: Matrices, dtype: torch.dtype = torch.float32) -> Mat
     return x.float()
 
 
-def _orthogonal_parts(matrices: Matrices, parts: int, dtype: torch.dtype) -> Matrices:
-    # matrix (part rows) columns -> (matrix part) rows columns, and back
-    split = matrices.unflatten(1, (parts, -1)).flatten(0, 1)
-    return orthogonalize(split, dtype).reshape(matrices.shape)
+def _orthogonalize_stacked(weights: Matrices, *, count: int, dtype: torch.dtype) -> Matrices:
+    # weight (matrix rows) columns -> (weight matrix) rows columns, and back
+    matrices = weights.unflatten(1, (count, -1)).flatten(0, 1)
+    return orthogonalize(matrices, dtype).reshape(weights.shape)
 
 
 def _by_shape(weights: Sequence[nn.Parameter]) -> list[list[nn.Parameter]]:
@@ -225,37 +238,36 @@ def _by_shape(weights: Sequence[nn.Parameter]) -> list[list[nn.Parameter]]:
 
 
 def _local(tensor: Any) -> Tensor:
-    """The part of this rank."""
+    """The rows of this rank."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
-def _share_out(compute: Callable[[Matrices], Matrices], matrices: Matrices, rows: int) -> Matrices:
-    """Compute a part of the matrices on each rank; all have all before and after."""
+def _compute_by_rank(compute: Callable[[Matrices], Matrices], weights: Matrices) -> Matrices:
+    """Compute some weights on each rank, and gather the results; each rank has all weights."""
     ranks = dist.get_world_size() if dist.is_initialized() else 1
     if ranks == 1:
-        return compute(matrices)
-    padded = F.pad(matrices, (0, 0, 0, 0, 0, -len(matrices) % ranks))
+        return compute(weights)
+    padded = F.pad(weights, (0, 0, 0, 0, 0, -len(weights) % ranks))
     results = torch.empty_like(padded)
-    mine = padded.chunk(ranks)[dist.get_rank()]
-    dist.all_gather_into_tensor(results, compute(mine).contiguous())
-    return results[: len(matrices)]
+    own = padded.chunk(ranks)[dist.get_rank()]
+    dist.all_gather_into_tensor(results, compute(own).contiguous())
+    return results[: len(weights)]
 
 
-def _exchange_shards(
-    compute: Callable[[Matrices], Matrices], shards: Matrices, rows: int
+def _exchange_rows(
+    compute: Callable[[Matrices], Matrices], shards: Matrices, rows: int, ranks: dist.ProcessGroup
 ) -> Matrices:
-    """Compute a part of the matrices on each rank; before and after, each has some rows of all."""
-    ranks = dist.get_world_size()
+    """Compute some whole weights on each rank; a rank gives and gets its rows of all weights."""
     # FSDP gives each rank equally many rows, the last ones fewer or none.
-    height = -(-rows // ranks)
-    heights = [min(height, max(0, rows - rank * height)) for rank in range(ranks)]
+    height = -(-rows // ranks.size())
+    heights = [min(height, max(0, rows - rank * height)) for rank in range(ranks.size())]
     columns = shards.size(2)
-    padded = F.pad(shards, (0, 0, 0, 0, 0, -len(shards) % ranks))
-    count = len(padded) // ranks
+    padded = F.pad(shards, (0, 0, 0, 0, 0, -len(shards) % ranks.size()))
+    count = len(padded) // ranks.size()
+    sizes_here = [count * shards.size(1) * columns] * ranks.size()
     sizes = [count * height * columns for height in heights]
-    mine = [count * shards.size(1) * columns] * ranks
     received = padded.new_empty(sum(sizes))
-    dist.all_to_all_single(received, padded.flatten(), sizes, mine)
+    dist.all_to_all_single(received, padded.flatten(), sizes, sizes_here, group=ranks)
     whole = torch.cat(
         [
             part.view(count, height, columns)
@@ -266,5 +278,5 @@ def _exchange_shards(
     computed = compute(whole).split(heights, dim=1)
     returned = torch.empty_like(padded)
     sent = torch.cat([part.flatten() for part in computed])
-    dist.all_to_all_single(returned.view(-1), sent, mine, sizes)
+    dist.all_to_all_single(returned.view(-1), sent, sizes_here, sizes, group=ranks)
     return returned[: len(shards)]

@@ -33,6 +33,7 @@ def build_optimizer(config: OptimizerConfig, model: nn.Module) -> Optimizer:
     """Adam as in the paper, AdamW or Muon, over the weights that learn; only matrices decay."""
     learning = [weight for weight in model.parameters() if weight.requires_grad]
     if config.name == "muon":
+        # Adapters are not matrices: then all is stepped by AdamW, which config_warnings.py says.
         matrices = hidden_matrices(model)
         narrow = config.bfloat16
         if narrow == "auto":

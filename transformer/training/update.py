@@ -130,7 +130,7 @@ class UpdateModule(LightningModule, ABC):
         loss = totals.sums["loss"] / totals.tokens
         good = self.detector.accepts(loss, norm)
         lr = optimizer.param_groups[0]["lr"]
-        # Adam does not change the weights if this is 1.
+        # The optimizer does not change the weights if this is 1.
         optimizer.optimizer.found_inf = good.logical_not().float()
         optimizer.step()
         schedule: Any = self.lr_schedulers()
@@ -156,13 +156,13 @@ class UpdateModule(LightningModule, ABC):
         loss = loss_function(self.config.loss, hidden, weight, target, compiled=self.compiled)
         return loss, len(target), {"loss": loss.detach()}
 
-    def normalize(self, tokens: float | Tensor, adam: Optimizer) -> Tensor:
-        """Make the gradient a mean and clip it, or let Adam do so; return the unclipped norm."""
+    def normalize(self, tokens: float | Tensor, optimizer: Optimizer) -> Tensor:
+        """Make the gradient a mean and clip it, or let the optimizer; return the unclipped norm."""
         max_norm = self.config.trainer.gradient_clip_val
         if self.sharded or self.model.projection.weight.device.type in ("cpu", "mps"):
             return clip_mean_gradient(self.model, tokens, max_norm, sharded=self.sharded)
         norm, scale = mean_gradient_scale(self.model, tokens, max_norm)
-        adam.grad_scale = scale  # type: ignore[attr-defined]
+        optimizer.grad_scale = scale  # type: ignore[attr-defined]
         return norm
 
     @property

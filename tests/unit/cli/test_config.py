@@ -142,7 +142,7 @@ def test_a_tokenized_corpus_has_its_own_metrics() -> None:
 def test_run_directory_is_named_by_experiment_or_data() -> None:
     for overrides, name in (([], "pocket"), (["~experiment", "data=multi30k"], "multi30k")):
         with initialize_config_dir(str(config_folder()), version_base="1.3"):
-            config = compose("train", overrides, return_hydra_config=True)
+            config = compose("train", with_experiment(overrides), return_hydra_config=True)
         HydraConfig.instance().set_config(config)
         assert config.hydra.run.dir.startswith(f"runs/{name}/2")
 

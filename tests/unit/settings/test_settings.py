@@ -163,7 +163,7 @@ def test_a_model_config_comes_back_from_its_plain_values() -> None:
     ("arguments", "message"),
     [
         (["seed=x"], "seed='x' must be a whole number"),
-        (["trainer.max_steps=-1"], r"schedule\.total=-1: schedule=cosine needs its last"),
+        (["trainer.max_steps=-1"], r"schedule\.total=-1: schedule=linear needs its last"),
         (["model.lora_rank=4"], r"set finetune_from=RUN"),
         (["trainer.compile=layers", "model.decoder_pattern=sliding"], "cannot compile"),
         (["trainer=fsdp", "callbacks.ema_decay=0.9"], r"set callbacks\.ema_decay=0"),

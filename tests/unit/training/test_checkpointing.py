@@ -363,7 +363,7 @@ def test_moments_of_other_weights_are_refused() -> None:
     other_params["param_groups"][0]["params"] = [1]
     states: tuple[Any, ...] = ([other_shape], [other_number], [other_params], None)
     for saved in states:
-        with pytest.raises(InputError, match="do not fit the weights"):
+        with pytest.raises(InputError, match=r"optimizer\.name"):
             optimizer_state(saved, fresh_optimizer())
 
 

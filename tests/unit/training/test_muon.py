@@ -1,5 +1,6 @@
 """Muon: orthogonal updates against a singular value decomposition, and which weights get them."""
 
+import copy
 import math
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,15 @@ import torch
 from torch import Tensor, nn
 from torch import distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, distribute_tensor
 
-from tests.helpers.model.models import tiny_transformer
+from tests.helpers.model.models import tiny_config, tiny_transformer
 from tests.helpers.training.sharded import in_ranks
+from transformer.common.errors import InputError
 from transformer.model.layers.lora import add_adapters
+from transformer.model.single_stack import build_single_stack
 from transformer.settings.training import OptimizerConfig
+from transformer.training.checkpointing import optimizer_state
 from transformer.training.distributed.fsdp import shard
 from transformer.training.muon import Muon, hidden_matrices, orthogonalize
 from transformer.training.optimization import build_optimizer
@@ -23,9 +27,9 @@ LR = 0.1
 ADAMW = {"lr": LR, "betas": (0.9, 0.98), "eps": 1e-9}
 
 
-def muon(matrix: nn.Parameter, parts: int = 1, **changes: Any) -> Muon:
+def muon(matrix: nn.Parameter, count: int = 1, **changes: Any) -> Muon:
     settings = {**ADAMW, "weight_decay": 0.0, "momentum": 0.95, **changes}
-    return Muon({matrix: parts}, [], **settings)
+    return Muon({matrix: count}, [], **settings)
 
 
 def conditioned(rows: int, columns: int, smallest: float = 0.02) -> Tensor:
@@ -78,7 +82,7 @@ def test_each_head_is_a_matrix_of_its_own() -> None:
     gradient = torch.cat([conditioned(4, 16), 100 * conditioned(4, 16, 0.1).flip(1)])
     matrix = nn.Parameter(torch.zeros(8, 16))
     matrix.grad = gradient.clone()
-    muon(matrix, parts=2).step()
+    muon(matrix, count=2).step()
     for head, part in zip(matrix.detach().split(4), gradient.split(4), strict=True):
         torch.testing.assert_close(head, -LR * 0.2 * 4 * orthogonalize(part[None])[0])
 
@@ -139,13 +143,76 @@ def test_adapters_frozen_and_shared_weights() -> None:
     assert not hidden_matrices(model)
 
 
+def test_other_layers() -> None:
+    convolution = tiny_transformer(convolution_window=3, encoder_layers=1)
+    counts = hidden_matrices(convolution)
+    assert counts[convolution.encoder.layers[0].convolution.linear.weight] == 2
+    recurrent = tiny_transformer(decoder_layer="ssru", decoder_layers=1)
+    names = {weight: name for name, weight in recurrent.named_parameters()}
+    assert any(names[weight].endswith("forget.weight") for weight in hidden_matrices(recurrent))
+    stack = build_single_stack(tiny_config(), causal=True)
+    assert len(hidden_matrices(stack)) == 6 * len(stack.stack.layers)
+    # A map of a layer that is the embedding, too, and one that torch parametrizes.
+    tied = tiny_transformer(encoder_layers=1)
+    layer: Any = tied.encoder.layers[0]
+    layer.tied = nn.Linear(4, 4)
+    layer.tied.weight = tied.projection.weight
+    layer.normed = nn.utils.parametrizations.weight_norm(nn.Linear(4, 4))
+    assert len(hidden_matrices(tied)) == len(hidden_matrices(tiny_transformer(encoder_layers=1)))
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+def test_products_have_the_type_of_the_setting_under_any_autocast(narrow: bool) -> None:
+    seen = set()
+    multiply = torch.baddbmm
+
+    def watched(*matrices: Tensor, **factors: float) -> Tensor:
+        result = multiply(*matrices, **factors)
+        seen.add(result.dtype)
+        return result
+
+    model = tiny_transformer()
+    optimizer = build_optimizer(OptimizerConfig("muon", bfloat16=narrow), model)
+    gradients(model, 1)
+    with pytest.MonkeyPatch.context() as patch, torch.autocast("cpu", torch.bfloat16):
+        patch.setattr(torch, "baddbmm", watched)
+        optimizer.step()
+    assert seen == {torch.bfloat16 if narrow else torch.float32}
+
+
+def test_a_copy_steps_alike_and_a_weight_without_a_gradient_stays() -> None:
+    model = tiny_transformer()
+    optimizer = build_optimizer(OptimizerConfig("muon", weight_decay=0.1), model)
+    before = model.encoder.layers[0].feed_forward.inner.weight.detach().clone()
+    model_copy, optimizer_copy = copy.deepcopy((model, optimizer))
+    for each, stepping in ((model, optimizer), (model_copy, optimizer_copy)):
+        gradients(each, 1)
+        still = each.encoder.layers[0].feed_forward.inner.weight
+        still.grad = None
+        assert stepping.step(lambda: 2.5) == 2.5
+        assert torch.equal(still, before)
+    for weight, other in zip(model.parameters(), model_copy.parameters(), strict=True):
+        assert torch.equal(weight, other)
+
+
+def test_the_state_of_another_optimizer_is_refused() -> None:
+    states = {}
+    for name in ("adamw", "muon"):
+        model = tiny_transformer()
+        optimizer = build_optimizer(OptimizerConfig(name), model)  # type: ignore[arg-type]
+        gradients(model, 1)
+        optimizer.step()
+        saved = states[name] = optimizer.state_dict()
+        assert optimizer_state([saved], optimizer)["state"].keys() == saved["state"].keys()
+    with pytest.raises(InputError, match=r"optimizer\.name"):
+        optimizer_state([states["adamw"]], optimizer)
+
+
 def gradients(model: nn.Module, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     for weight in model.parameters():
         whole = torch.randn(weight.shape, generator=generator)
         if isinstance(weight, DTensor):
-            from torch.distributed.tensor import distribute_tensor
-
             whole = distribute_tensor(whole, weight.device_mesh, weight.placements)
         weight.grad = whole
 
@@ -163,9 +230,9 @@ def stepped(model: nn.Module) -> dict[str, Tensor]:
 
 
 def in_one_rank() -> nn.Module:
-    # Three ranks share out neither the matrices nor their rows evenly.
+    # Three ranks share out neither the matrices nor their rows evenly; one has no row of four.
     torch.manual_seed(1)
-    return tiny_transformer(d_model=20, num_heads=5, ffn_dim=28, encoder_layers=1)
+    return tiny_transformer(d_model=20, num_heads=5, head_dim=4, num_kv_heads=1, ffn_dim=28)
 
 
 def step_in_a_rank(rank: int, folder: Path, sharded: bool) -> None:

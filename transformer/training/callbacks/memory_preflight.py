@@ -15,10 +15,10 @@ from transformer.training.update import runs_out_of_memory
 logger = logging.getLogger(__name__)
 
 
-def moments(module: nn.Module) -> list[Tensor]:
+def empty_moments(module: nn.Module) -> list[Tensor]:
     """Memory of Adam's two moments, which exist from the first update on.
 
-    Muon has one moment of a matrix; the memory of the other is what its products take.
+    Muon has one moment of a matrix; its products need more, but when all activations are freed.
     """
     learning = [parameter for parameter in module.parameters() if parameter.requires_grad]
     return [torch.empty_like(parameter) for parameter in learning for _ in range(2)]
@@ -36,19 +36,19 @@ class MemoryPreflight(Callback):
         batch: Any = self.data.largest_batch()
         size = f"{batch.size:,} sentence pairs, {batch.positions:,} tokens"
         logger.info("trying the largest batch: %s of both sides with padding", size)
-        held: list[Tensor] = []
+        moments: list[Tensor] = []
         is_resumed = bool(trainer.optimizers[0].state)  # then the optimizer has its moments
-        if not is_resumed and runs_out_of_memory(lambda: held.extend(moments(pl_module))):
+        if not is_resumed and runs_out_of_memory(lambda: moments.extend(empty_moments(pl_module))):
             weights = sum(p.numel() for p in pl_module.parameters() if p.requires_grad)
             raise InputError(
-                "the device has no memory for the state of the optimizer, two numbers for each of "
-                f"{weights:,} weights; take a smaller model, a device with more memory, or "
+                "the device has no memory for the state of the optimizer, up to two numbers for "
+                f"each of {weights:,} weights; take a smaller model, a device with more memory, or "
                 "trainer=fsdp on several"
             )
         times = 2 if self.data.accumulation > 1 else 1
         with trainer.precision_plugin.train_step_context():
             pl_module.check_memory(batch.to(trainer.strategy.root_device), times)
-        del held
+        del moments
         if pl_module.compiled:
             from torch._dynamo.utils import calculate_time_spent
 
