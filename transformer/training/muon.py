@@ -93,13 +93,18 @@ class Muon(Optimizer):
             "eps": eps,
             "weight_decay": weight_decay,
             "momentum": momentum,
-            "dtype": dtype,
             # 0: AdamW steps the group.
             "matrices_per_weight": 0,
             # So that torch loads Adam's step onto the device.
             "fused": True,
         }
         super().__init__([group for group in groups if group["params"]], defaults)
+        # No setting of a group: a checkpoint holds plain values, and resumes with a dtype of its
+        # own on another processor.
+        self.dtype = dtype
+
+    def __getstate__(self) -> dict[str, Any]:
+        return super().__getstate__() | {"dtype": self.dtype}
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
@@ -137,7 +142,7 @@ class Muon(Optimizer):
         del momentum
         rows, columns = weights[0].shape
         count = group["matrices_per_weight"]
-        compute = partial(_orthogonalize_stacked, count=count, dtype=group["dtype"])
+        compute = partial(_orthogonalize_stacked, count=count, dtype=self.dtype)
         if isinstance(weights[0], DTensor):
             ranks = weights[0].device_mesh.get_group()
             update = _exchange_rows(compute, nesterov, rows, ranks)

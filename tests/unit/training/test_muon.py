@@ -204,6 +204,9 @@ def test_the_state_of_another_optimizer_is_refused() -> None:
         optimizer.step()
         saved = states[name] = optimizer.state_dict()
         assert optimizer_state([saved], optimizer)["state"].keys() == saved["state"].keys()
+        for group in saved["param_groups"]:
+            kept = {key: value for key, value in group.items() if key not in ("betas", "params")}
+            assert {type(value) for value in kept.values()} <= {int, float, bool, type(None)}
     with pytest.raises(InputError, match=r"optimizer\.name"):
         optimizer_state([states["adamw"]], optimizer)
 
