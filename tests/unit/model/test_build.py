@@ -13,7 +13,7 @@ from transformer.model.transformer import Transformer
 
 
 def preset(name: str, vocab_size: int) -> Transformer:
-    config = run_settings(compose_config("train", [f"model={name}"])).model
+    config = run_settings(compose_config("train", ["~experiment", f"model={name}"])).model
     with torch.device("meta"):
         return build_transformer(config.sized(vocab_size, vocab_size))
 
