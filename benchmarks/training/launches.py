@@ -118,7 +118,9 @@ def attention(
 
 def launches(*overrides: str) -> Launches:
     """The operations of the second update; the first also allocates Adam's moments."""
-    settings = ["model.dropout=0.1", "trainer.gradient_clip_val=1.0", *overrides]
+    # The preset and Adam, and not what the pocket corpus has beside them.
+    plain = ["optimizer=adam", "model.query_key_norm=false"]
+    settings = [*plain, "model.dropout=0.1", "trainer.gradient_clip_val=1.0", *overrides]
     config = run_settings(compose_config("train", settings))
     unused = Tokenizer.train(
         TokenizerConfig(algorithm="char", vocab_size=None), lambda: [("a", "b")]

@@ -29,7 +29,7 @@ from transformer.training.optimization import build_optimizer
 
 VOCABULARY = 6000
 LONGEST = 24
-SETTINGS = ["model=tiny", "model.dropout=0.3", "loss.bfloat16=true"]
+SETTINGS = ["~experiment", "model=tiny", "model.dropout=0.3", "loss.bfloat16=true"]
 PLAIN = "plain, the batch twice over"
 
 

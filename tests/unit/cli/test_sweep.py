@@ -63,6 +63,7 @@ def test_ctrl_c_ends_the_sweep_and_not_one_job(
 def test_optuna_searches_what_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "--multirun", "launch=optuna", "seed=1"]) == 2
     assert "error: launch=optuna is given nothing to search; name" in capsys.readouterr().err
-    folder = sweep_directory(["launch=optuna", "model.dropout=interval(0,0.3)"])
+    named = ["launch=optuna", "model.dropout=interval(0,0.3)", "experiment=pocket"]
+    folder = sweep_directory(named)
     assert folder.parent == Path("multirun")
-    assert sweep_directory(["seed=1", "hydra.sweep.dir=here"]) == Path("here")
+    assert sweep_directory(["seed=1", "hydra.sweep.dir=here", "experiment=pocket"]) == Path("here")
