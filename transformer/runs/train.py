@@ -46,8 +46,8 @@ from transformer.training.checkpointing import (
 )
 from transformer.training.distributed.ddp import require_gpu
 from transformer.training.distributed.ranks import process_rank
+from transformer.training.divergence import Diverged, save_text
 from transformer.training.layer_wrappers import compile_choice
-from transformer.training.optimization import Diverged, save_text
 from transformer.training.precision import resolve_precision, trains_on_gpu
 from transformer.training.trainer import (
     build_trainer,

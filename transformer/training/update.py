@@ -1,8 +1,8 @@
 """One update: accumulate, sum over ranks, clip, check, step, and report the outcome.
 
 ``UpdateModule.training_step`` is the update; what it calls is below it, in the order in which it
-happens. The losses are in ``losses/``; optimizer, schedule and the detector of bad updates are in
-``optimization.py``. Nothing here knows the task.
+happens. The losses are in ``losses/``, optimizer and schedule in ``optimization.py``, the detector
+of bad updates in ``divergence.py``. Nothing here knows the task.
 """
 
 import gc
@@ -43,18 +43,14 @@ from transformer.model.layers.layer_drop import all_layers
 from transformer.model.transformer import Transformer
 from transformer.settings.run import RunConfig
 from transformer.training import checkpointing
+from transformer.training.divergence import DivergenceDetector
 from transformer.training.layer_wrappers import compile_choice, compile_layers, recompute_layers
 from transformer.training.losses.cross_entropy import (
     joined_bias,
     loss_function,
     negative_log_likelihood,
 )
-from transformer.training.optimization import (
-    DivergenceDetector,
-    build_optimizer,
-    build_schedule,
-    freeze,
-)
+from transformer.training.optimization import build_optimizer, build_schedule, freeze
 
 if TYPE_CHECKING:
     from transformer.model.single_stack import SingleStack

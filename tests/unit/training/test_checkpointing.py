@@ -34,8 +34,9 @@ from transformer.training.checkpointing import (
     schedule_state,
     set_aside_unused,
 )
+from transformer.training.divergence import DivergenceDetector
 from transformer.training.model_selection import ModelSelection
-from transformer.training.optimization import DivergenceDetector, build_optimizer, build_schedule
+from transformer.training.optimization import build_optimizer, build_schedule
 
 NAN = math.nan
 NOON = datetime(2026, 5, 1, 12).timestamp()

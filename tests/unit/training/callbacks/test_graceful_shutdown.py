@@ -16,7 +16,7 @@ from tests.helpers.training.fakes import fake_trainer
 from transformer.common.errors import Interrupted
 from transformer.common.processes import SIGNALS
 from transformer.training.callbacks.graceful_shutdown import GracefulStop, stoppable
-from transformer.training.optimization import DivergenceDetector
+from transformer.training.divergence import DivergenceDetector
 from transformer.training.update import Outcome, Totals
 
 
