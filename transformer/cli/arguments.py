@@ -226,6 +226,11 @@ def default_choice(verb: str, group: str) -> str:
 
 def nearest_key(key: str, known: Collection[str]) -> str:
     """What the user may have meant, in parentheses: the same last part, a longer or similar key."""
+    group, _, name = key.rpartition(".")
+    for choice in choices(group) if group else []:
+        file = config_folder() / group / f"{choice}.yaml"
+        if file.is_file() and name in (yaml.safe_load(_text(file)) or {}):
+            return f" (it is a key of {group}={choice})"
     last = key.rpartition(".")[2].replace("-", "_").lower()
     candidates = [name for name in known if name.rpartition(".")[2] == last and name != key]
     if last in candidates:

@@ -25,6 +25,12 @@ from transformer.common.files import CONFIG_DIR
     ("verb", "overrides", "message"),
     [
         ("train", ["model.d_modle=64"], "unknown key model.d_modle (did you mean model.d_model?)"),
+        # A key of another choice of its group.
+        (
+            "train",
+            ["data=files", "optimizer.momentum=0.9"],
+            "unknown key optimizer.momentum (it is a key of optimizer=muon)",
+        ),
         ("train", ["data.train=[a"], "data.train=[a is not KEY=VALUE as Hydra reads it (no viable"),
         ("train", ["~decoding"], "'~decoding' is not of the form KEY=VALUE; no key can be removed"),
         # A group that the command does not have.
