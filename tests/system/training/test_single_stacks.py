@@ -102,7 +102,7 @@ def test_a_wrong_call_is_one_line(tagger: Path, capsys: pytest.CaptureFixture[st
     for command, arguments, reason in (
         ("translate", [], "predict checkpoint="),
         ("average", ["last=2"], "task=tagging"),
-        ("evaluate", ["split=train"], "choose one of validation, test"),
+        ("evaluate", ["split=train"], "choose validation or test"),
         ("evaluate", ["source=a", "reference=b"], "source= and reference="),
     ):
         assert main([command, f"checkpoint={tagger}/run", *arguments]) == 2
