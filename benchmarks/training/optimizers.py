@@ -24,15 +24,15 @@ from benchmarks.support.trained import ROOT, Trained, train_all
 POCKET = {
     "before": "optimizer=adam optimizer.lr=4e-3 schedule=cosine schedule.warmup=300 "
     "model.query_key_norm=false trainer.max_steps=1200",
-    "muon": "",
-    "adam": "optimizer=adam optimizer.lr=6e-3",
-    "no-norm": "model.query_key_norm=false",
-    "cosine": "schedule=cosine",
-    "momentum": "optimizer.momentum=0.95",
-    "decay": "optimizer.weight_decay=0.1",
-    "ema": "callbacks.ema_decay=0.98",
+    "muon": "trainer.max_steps=650",
+    "adam": "optimizer=adam optimizer.lr=6e-3 trainer.max_steps=650",
+    "no-norm": "model.query_key_norm=false trainer.max_steps=650",
+    "cosine": "schedule=cosine trainer.max_steps=650",
+    "momentum": "optimizer.momentum=0.95 trainer.max_steps=650",
+    "decay": "optimizer.weight_decay=0.1 trainer.max_steps=650",
+    "ema": "callbacks.ema_decay=0.98 trainer.max_steps=650",
 }
-"""The first row is what pocket was before it had Muon; the others change one thing of it now."""
+"""The first row is what pocket was before it had Muon; the others change one thing of the second."""
 MULTI30K = {
     "before": "optimizer=adam optimizer.lr=5e-3 schedule=cosine schedule.warmup=1000 "
     "trainer.max_steps=12000",
