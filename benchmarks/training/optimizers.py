@@ -32,7 +32,7 @@ POCKET = {
     "decay": "optimizer.weight_decay=0.1 trainer.max_steps=650",
     "ema": "callbacks.ema_decay=0.98 trainer.max_steps=650",
 }
-"""The first row is what pocket was before it had Muon; the others change one thing of the second."""
+"""The first row is pocket before it had Muon; the others change one thing of the second."""
 MULTI30K = {
     "before": "optimizer=adam optimizer.lr=5e-3 schedule=cosine schedule.warmup=1000 "
     "trainer.max_steps=12000",
