@@ -5,7 +5,6 @@ from argparse import ArgumentError, ArgumentParser
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -176,8 +175,7 @@ def _objections(verb: str, override: Override) -> Iterator[str]:
     group = override.key_or_group
     known = choices(group)
     value: Any = override.value()
-    defaults = (entry for entry in _verb_file(verb).get("defaults", []) if isinstance(entry, dict))
-    groups = set(chain.from_iterable(defaults))
+    groups = set(_default_choices(verb))
     optional = f"optional {group}" in groups
     if not (optional or group in groups) or override.is_delete():
         return
@@ -220,8 +218,13 @@ def _verb_file(verb: str) -> dict[str, Any]:
 
 def default_choice(verb: str, group: str) -> str:
     """What a command takes of a group where the call says nothing; "" if it takes nothing."""
-    defaults = (entry for entry in _verb_file(verb).get("defaults", []) if isinstance(entry, dict))
-    return next((entry[group] for entry in defaults if group in entry), "")
+    return _default_choices(verb).get(group, "")
+
+
+def _default_choices(verb: str) -> dict[str, Any]:
+    """The choice of each group in the defaults of a command; a group may be ``optional NAME``."""
+    entries = (entry for entry in _verb_file(verb).get("defaults", []) if isinstance(entry, dict))
+    return {group: choice for entry in entries for group, choice in entry.items()}
 
 
 def nearest_key(key: str, known: Collection[str]) -> str:

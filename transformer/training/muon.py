@@ -108,6 +108,7 @@ class Muon(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """Step every weight that has a gradient; returns the loss that ``closure`` computes."""
         loss = None
         if closure is not None:
             with torch.enable_grad():

@@ -35,6 +35,12 @@ NARROW = "try precision=auto loss.bfloat16=auto"
         (["precision=bf16-mixed"], "amd-avx512", ""),
         (["precision=auto", "loss.bfloat16=auto"], "amd-avx2", ""),
         (["precision=bf16-mixed"], "other", ""),  # unknown
+        (["optimizer=muon"], "other", ""),
+        (
+            ["optimizer=muon", "model.lora_rank=4", "finetune_from=x"],
+            "other",
+            "as by optimizer=adamw",
+        ),
     ],
 )
 def test_settings_that_cannot_be_meant_are_warned_about(
