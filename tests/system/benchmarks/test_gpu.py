@@ -62,7 +62,7 @@ def test_each_row_is_measured(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_after_the_deadline_each_row_says_so(tmp_path: Path) -> None:
-    process = rehearse(tmp_path, "all", "--deadline", "1e-3")
+    process = rehearse(tmp_path, "all", "--deadline", "1e-9")
     process.communicate()
     assert process.returncode == 1
     assert [line["why"] for line in kept(tmp_path)] == [LATE] * len(ROWS)
