@@ -4,7 +4,8 @@
 
 Each row is the experiment with the overrides that the table shows. Without ``--data-root`` it is
 ``experiment=pocket``; with it ``experiment=multi30k_tiny``, English to German, of the files there.
-The score is that of the last validation, not of the best; no test set is used.
+The score is that of the last validation, not of the best. Only the two rows that the choice is
+between at the end, the experiment before and now, are tested, once each.
 
 Each training is a line of optimizers.jsonl beside this file, with its validations. A training with
 a line is not made again; delete the line and the run directory to repeat it. The table and the
@@ -15,7 +16,7 @@ import argparse
 import csv
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.support.records import Records, markdown, publish, short
@@ -24,6 +25,7 @@ from benchmarks.support.trained import ROOT, Trained, train_all
 POCKET = {
     "before": "optimizer=adam optimizer.lr=4e-3 schedule=cosine schedule.warmup=300 "
     "model.query_key_norm=false trainer.max_steps=1200",
+    "now": "",
     "muon": "trainer.max_steps=650",
     "adam": "optimizer=adam optimizer.lr=6e-3 trainer.max_steps=650",
     "no-norm": "model.query_key_norm=false trainer.max_steps=650",
@@ -32,7 +34,8 @@ POCKET = {
     "decay": "optimizer.weight_decay=0.1 trainer.max_steps=650",
     "ema": "callbacks.ema_decay=0.98 trainer.max_steps=650",
 }
-"""The first row is pocket before it had Muon; the others change one thing of the second."""
+"""Pocket before it had Muon, and as it is; those after *muon* change one thing of that row."""
+TESTED = ("before", "now")
 MULTI30K = {
     "before": "optimizer=adam optimizer.lr=5e-3 schedule=cosine schedule.warmup=1000 "
     "trainer.max_steps=12000",
@@ -44,7 +47,18 @@ MULTI30K = {
 ROWS = {"pocket": POCKET, "multi30k_tiny": MULTI30K}
 VALIDATIONS = {"pocket": 130, "multi30k_tiny": 500}
 """Updates from one to the next."""
-COLUMNS = ("experiment", "changed", "seeds", "BLEU", "±", "loss", "minutes", "machine", "commit")
+COLUMNS = (
+    "experiment",
+    "changed",
+    "seeds",
+    "BLEU",
+    "±",
+    "loss",
+    "tests",
+    "minutes",
+    "machine",
+    "commit",
+)
 PAGE = ROOT / "benchmarks" / "training" / "methods.md"
 
 
@@ -61,6 +75,7 @@ class Measured:
         machine: That it was trained on.
         minutes: With validations.
         curve: The validations: updates, BLEU and loss.
+        tests: BLEU of each test split, of the rows that are tested.
     """
 
     experiment: str
@@ -71,9 +86,15 @@ class Measured:
     machine: str
     minutes: float
     curve: list[tuple[int, float, float]]
+    tests: dict[str, float] = field(default_factory=dict)
 
 
 RECORDS = Records(Path(__file__).with_suffix(".jsonl"), Measured, ("experiment", "name", "seed"))
+
+
+def is_tested(experiment: str, name: str) -> bool:
+    """Whether the test splits of a row's trainings are scored."""
+    return experiment == "pocket" and name in TESTED
 
 
 def training(experiment: str, name: str, seed: int, folder: Path, data: Path | None) -> Trained:
@@ -84,7 +105,7 @@ def training(experiment: str, name: str, seed: int, folder: Path, data: Path | N
         *ROWS[experiment][name].split(),
         f"trainer.val_check_interval={VALIDATIONS[experiment]}",
         f"seed={seed}",
-        "test=false",
+        f"test={str(is_tested(experiment, name)).lower()}",
         "report=none",
     )
     return Trained(overrides, folder / experiment / f"{name}-{seed}")
@@ -110,6 +131,11 @@ def measured(experiment: str, name: str, seed: int, run: Trained) -> Measured:
             )
             for row in rows
         ],
+        tests={
+            split: round(run.scores(split)[0]["score"], 2)
+            for split in ("test", "test_novel")
+            if is_tested(experiment, name)
+        },
     )
 
 
@@ -141,12 +167,23 @@ def table(records: Sequence[Measured]) -> list[str]:
                     f"{statistics.mean(bleu):.2f}",
                     spread,
                     f"{statistics.mean(run.curve[-1][2] for run in runs):.3f}",
+                    tests(runs),
                     f"{statistics.mean(run.minutes for run in runs):.1f}",
                     ", ".join(dict.fromkeys(run.machine for run in runs)),
                     " ".join(dict.fromkeys(short(run.commit) for run in runs)),
                 ]
             )
     return [*markdown(COLUMNS, lines), "", *curves(records)] if lines else []
+
+
+def tests(runs: Sequence[Measured]) -> str:
+    """Mean and standard deviation of each test split."""
+    texts = []
+    for split in runs[0].tests:
+        scores = [run.tests[split] for run in runs]
+        spread = f" ± {statistics.stdev(scores):.2f}" if len(scores) > 1 else ""
+        texts.append(f"{split} {statistics.mean(scores):.2f}{spread}")
+    return ", ".join(texts)
 
 
 def curves(records: Sequence[Measured]) -> list[str]:
