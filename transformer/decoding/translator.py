@@ -24,7 +24,12 @@ from transformer.data.text.phrases import occurs
 from transformer.data.text.word_alignment import Links, format_links
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner, batched_attention, joined_links
-from transformer.decoding.batched_search import ModelSearcher, hypothesis_texts, max_subwords
+from transformer.decoding.batched_search import (
+    ModelSearcher,
+    hypothesis_texts,
+    max_source,
+    max_subwords,
+)
 from transformer.decoding.batching import make_windows
 from transformer.decoding.constraints.request import Constraints, Request
 from transformer.decoding.constraints.terms import LinkedWords
@@ -203,7 +208,7 @@ class Translator:
 
     def __post_init__(self) -> None:
         self.aligner.check(self.model.config)
-        longest = max_subwords(self.ensemble)
+        longest = max_source(self.ensemble)
         limits = replace(self.limits, longest=longest, usual=min(longest, self.limits.usual))
         object.__setattr__(self, "limits", limits)
         object.__setattr__(self, "searcher", self.engine(self))
@@ -485,7 +490,7 @@ class Translator:
     def _limit(self, segment: Segment) -> int:
         """Maximal subwords of its translation."""
         limit = self.search.limit(len(segment.subwords)) + len(segment.target_tags)
-        return min(self.limits.longest, limit)
+        return min(max_subwords(self.ensemble), limit)
 
     def _candidate(self, hypotheses: Sequence[Hypothesis], limits: Sequence[int]) -> Candidate:
         text = join_parts(hypothesis_texts(hypotheses, self.tokenizer))
