@@ -1,0 +1,130 @@
+"""Files of sound to samples."""
+
+import io
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, BinaryIO
+
+import numpy as np
+from jaxtyping import Float
+
+from transformer.common.errors import InputError
+from transformer.common.packages import require_package
+from transformer.data.features.reference import Reference, opened, source_errors
+
+_BLOCK = 1 << 20
+# Hz; what a header has below is damage, and would fill the memory.
+_LOWEST_RATE = 1000
+# Samples of a byte: an MP3 of 8 kbit/s has 24. libsndfile believes a longer header, and goes on in
+# silence.
+_MOST_OF_MP3 = 100
+_CUT = "the file ends before its sound does; copy it again, or leave it out"
+# soundfile's number of samples if the header has none.
+_UNKNOWN = 1 << 62
+# What a program writes that does not know the length, since it writes to a pipe.
+_WAV_UNKNOWN = 0x7FFF0000
+
+
+def require_audio() -> None:
+    """Raise MissingPackage unless the packages of the extra ``speech`` are installed."""
+    for package in ("soundfile", "soxr"):
+        require_package(package, "reading sound", "speech")
+
+
+def read_audio(reference: Reference, sample_rate: int) -> Float[np.ndarray, " sample"]:
+    """Read a sound as float32 samples from -1 to 1, at ``sample_rate`` Hz; channels are averaged.
+
+    soundfile reads WAV, FLAC, OGG and what else libsndfile knows; soxr resamples. A speed changes
+    tempo and pitch alike, by resampling (Ko et al. 2015, "Audio augmentation for speech
+    recognition", section 2). An end after that of the file is that of the file.
+
+    Raises InputError, which names the source, for a sound that cannot be read whole, and
+    MissingPackage without the extra ``speech``.
+    """
+    require_audio()
+    import soundfile
+    import soxr
+
+    with (
+        source_errors(
+            reference,
+            "a sound",
+            "replace it by a sound file such as WAV, FLAC or OGG, or leave it out",
+            soundfile.SoundFileError,
+        ),
+        opened(reference) as file,
+    ):
+        samples, rate = _samples(file, reference)
+        if not np.isfinite(samples).all():
+            raise InputError("samples are NaN or infinite; write the file again, or leave it out")
+        if rate != sample_rate:
+            samples = soxr.resample(samples, rate, sample_rate)
+        if not len(samples):
+            raise InputError("the sound has no samples; write it again, or leave it out")
+    return samples
+
+
+def _samples(
+    file: BinaryIO, reference: Reference
+) -> tuple[Float[np.ndarray, " sample"], int | float]:
+    """The samples of a part of a file, and their rate, by which it sounds at its speed."""
+    with _opened_sound(file) as sound:
+        rate, frames = sound.samplerate, sound.frames
+        if frames and reference.start * rate >= frames:
+            raise InputError(
+                f"the sound ends at {frames / rate:g} s, before its part starts; correct #t="
+            )
+        start = round(reference.start * rate)
+        end = frames if reference.end is None else min(frames, round(reference.end * rate))
+        sound.seek(start)
+        size = max(1, _BLOCK // sound.channels)
+        blocks = [np.zeros(0, np.float32)]
+        missing = end - start
+        while missing > 0:
+            block = sound.read(min(size, missing), dtype="float32", always_2d=True)
+            if not len(block):
+                raise InputError(_CUT)
+            # frame channel -> frame
+            blocks.append(block.mean(axis=1, dtype=np.float32))
+            missing -= len(block)
+    return np.concatenate(blocks), rate * reference.speed if reference.speed != 1 else rate
+
+
+@contextmanager
+def _opened_sound(file: BinaryIO) -> Iterator[Any]:
+    """A file of sound whose header can be believed, as soundfile.SoundFile."""
+    import soundfile
+
+    with ExitStack() as stack:
+        if isinstance(file, io.BytesIO):
+            data = file.getvalue()
+            file = stack.enter_context(tempfile.TemporaryFile())
+            file.write(data)
+            file.seek(0)
+        try:
+            # By its number: the library reads a Python object at half the speed, and prints the
+            # tracebacks of wrong positions.
+            sound = soundfile.SoundFile(file.fileno(), closefd=False)
+        except soundfile.LibsndfileError as error:
+            # The name in the message is that number.
+            raise ValueError(error.error_string) from error
+        stack.enter_context(sound)
+        if sound.samplerate < _LOWEST_RATE:
+            raise InputError(f"its header has a rate of {sound.samplerate} Hz; write it again")
+        if sound.frames >= _UNKNOWN:
+            raise InputError("its header has no length; write it again, or as WAV")
+        size = os.fstat(file.fileno()).st_size
+        if _is_cut(sound) or (sound.format == "MP3" and sound.frames > _MOST_OF_MP3 * size):
+            raise InputError(_CUT)
+        yield sound
+
+
+def _is_cut(sound: Any) -> bool:
+    """Whether a WAV file has fewer bytes than its header says; libsndfile reads what is there."""
+    sizes = re.search(r"^data : (\d+) \(should be (\d+)\)", sound.extra_info, re.MULTILINE)
+    if sound.format not in ("WAV", "WAVEX") or sizes is None:
+        return False
+    return int(sizes[2]) < int(sizes[1]) < _WAV_UNKNOWN
