@@ -126,7 +126,7 @@ def source_errors(
     ``what`` is the kind of file that was expected, ``advice`` what to do if it is another.
     """
     name = printable(source)
-    expected = (OSError, ValueError, *errors)
+    expected: tuple[type[Exception], ...] = (OSError, ValueError, *errors)
     try:
         yield
     except InputError as error:
