@@ -416,9 +416,7 @@ class Translator:
                 )
                 yield window, translations
 
-    def _read(
-        self, requests: Iterable[Request], name: Callable[[int], str]
-    ) -> Iterator[Request]:
+    def _read(self, requests: Iterable[Request], name: Callable[[int], str]) -> Iterator[Request]:
         """The requests with the vectors of their files; an InputError names the line."""
         for index, request in enumerate(requests):
             with errors_name(name(index)):
@@ -545,13 +543,16 @@ class Translator:
     def _timed(
         self, segments: Sequence[Segment], best: Sequence[Hypothesis]
     ) -> tuple[TimedText, ...] | None:
-        return tuple(
-            TimedText(segment.times.start, segment.times.end, text)
-            for segment, text in zip(
-                segments, hypothesis_texts(best, self.tokenizer), strict=True
+        return (
+            tuple(
+                TimedText(segment.times.start, segment.times.end, text)
+                for segment, text in zip(
+                    segments, hypothesis_texts(best, self.tokenizer), strict=True
+                )
+                if segment.times is not None
             )
-            if segment.times is not None
-        ) or None
+            or None
+        )
 
     def _limit(self, segment: Segment) -> int:
         """Maximal subwords of its translation."""

@@ -29,6 +29,7 @@ _LONGEST_REMEMBERED = 1000
 _SAMPLE = "A b."
 """Translated before the first request, which would be slow otherwise."""
 
+
 def _sample(direction: Direction) -> str:
     """What warms a direction up: a text or, of files, some vectors."""
     if direction.kind == "text":
@@ -109,7 +110,9 @@ class RequestQueue:
     ) -> list[SentenceTranslation]:
         """Translate files that have been read, each in one batch; raises as `translate` does."""
         if len(sources) > self.limits.waiting:
-            raise InputError(f"one request may have {self.limits.waiting} parts; send it in several")
+            raise InputError(
+                f"one request may have {self.limits.waiting} parts; send it in several"
+            )
         jobs = [Job(options, Sentence(source), len(source.vectors)) for source in sources]
         futures = [asyncio.wrap_future(job.result) for job in jobs]
         try:

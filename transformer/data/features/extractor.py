@@ -1,6 +1,8 @@
 """A source to the vectors of a batch, by the settings of its kind."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -16,6 +18,8 @@ from transformer.data.tokenization.tags import parse_tags
 from transformer.settings.sources import SourceConfig
 
 Vectors = Float[np.ndarray, "length channel"]
+
+Change = Callable[[Any], Any]
 
 _PIECE = 60.0
 """Seconds of a long sound that are in memory as samples."""
@@ -53,8 +57,11 @@ class FeatureExtractor:
             row = read_array(reference, config.vectors)
         return row if training_seed is None else self.augmented(row, training_seed)
 
-    def read(self, source: str) -> ReadSource:
+    def read(self, source: str, change: Change = lambda signal: signal) -> ReadSource:
         """Read a source to translate; a blank one has no vectors.
+
+        ``change`` gets the samples of a sound, the pixels of a picture, ``height width channel``,
+        or an array, before it becomes vectors.
 
         A sound may be long: it is read in pieces of a minute or, where each source has
         ``speech.seconds``, of so many seconds, in place of being cut to them. A sound of one piece
@@ -63,9 +70,13 @@ class FeatureExtractor:
         tags = parse_tags(source)
         if not source.strip():
             return ReadSource(source, np.zeros((0, self.config.channels), np.float32), tags=tags)
-        if self.config.kind != "speech":
-            return ReadSource(source, self.vectors(source), tags=tags)
         reference = Reference.parse(source)
+        image = self.config.image
+        if self.config.kind == "image":
+            row = patches(change(read_picture(reference, image)), image)
+            return ReadSource(source, row, tags=tags)
+        if self.config.kind == "vectors":
+            return ReadSource(source, change(read_array(reference, self.config.vectors)), tags=tags)
         seconds = sound_seconds(reference)
         speech = self.config.speech
         step = self.config.stride * speech.hop
@@ -82,7 +93,7 @@ class FeatureExtractor:
             if not is_last:
                 # Resampling may round to a sample more or less.
                 samples = np.pad(samples[:size], (0, max(0, size - len(samples))))
-            rows.append(self._grouped(log_mel(samples, speech)))
+            rows.append(self._grouped(log_mel(change(samples), speech)))
         times = Times(reference.start, reference.start + seconds, piece * step / size)
         return ReadSource(source, np.concatenate(rows), times, tags)
 
@@ -122,8 +133,8 @@ class FeatureExtractor:
     def labels(self, row: Vectors, start: float = 0.0) -> list[str]:
         """Name the vectors of a row for people.
 
-        Speech: the second at which each starts, ``0.04s``, the first at ``start``. A picture: row and column of the patch,
-        from 0. An array: the index.
+        Speech: the second at which each starts, ``0.04s``, the first at ``start``. A picture: row
+        and column of the patch, from 0. An array: the index.
         """
         config = self.config
         if config.kind == "speech":

@@ -2,7 +2,7 @@
 
 A model writes its own target language: ``language`` and, of ``/translations``, English choose among
 several models. ``model`` may name a direction, such as ``sound-de``; other names are those of
-OpenAI. The prompt has no effect. Segments are the windows that the model reads; words have no times.
+OpenAI. The prompt has no effect. Segments are the windows that the model reads; words have none.
 """
 
 import asyncio
@@ -94,7 +94,7 @@ class OpenAI:
             scheme, _, key = request.headers.get("authorization", "").partition(" ")
             client = self.access.client(key.strip()) if scheme.lower() == "bearer" else None
             if client is None:
-                raise http.Refusal(401, "Incorrect API key provided: send Authorization: Bearer KEY")
+                raise http.Refusal(401, "Incorrect API key: send Authorization: Bearer KEY")
         http.charge(request, self.access, client, 1)
         if not self._directions:
             raise http.Refusal(404, "No model of this server reads sound; send text to /translate")
