@@ -27,6 +27,8 @@ _UNKNOWN = 1 << 62
 # What a program writes that does not know the length, since it writes to a pipe.
 _WAV_UNKNOWN = 0x7FFF0000
 
+_ADVICE = "replace it by a sound file such as WAV, FLAC or OGG, or leave it out"
+
 
 def require_audio() -> None:
     """Raise MissingPackage unless the packages of the extra ``speech`` are installed."""
@@ -52,7 +54,7 @@ def read_audio(reference: Reference, sample_rate: int) -> Float[np.ndarray, " sa
         source_errors(
             reference,
             "a sound",
-            "replace it by a sound file such as WAV, FLAC or OGG, or leave it out",
+            _ADVICE,
             soundfile.SoundFileError,
         ),
         opened(reference) as file,
@@ -67,12 +69,30 @@ def read_audio(reference: Reference, sample_rate: int) -> Float[np.ndarray, " sa
     return samples
 
 
+def sound_seconds(reference: Reference) -> float:
+    """Seconds of a sound, or of its part, before its speed changes; reads its header alone.
+
+    Raises as `read_audio` does.
+    """
+    require_audio()
+    import soundfile
+
+    with (
+        source_errors(reference, "a sound", _ADVICE, soundfile.SoundFileError),
+        opened(reference) as file,
+        _opened_sound(file) as sound,
+    ):
+        end = sound.frames / sound.samplerate
+    return (end if reference.end is None else min(end, reference.end)) - reference.start
+
+
 def _samples(
     file: BinaryIO, reference: Reference
 ) -> tuple[Float[np.ndarray, " sample"], int | float]:
     """The samples of a part of a file, and their rate, by which it sounds at its speed."""
     with _opened_sound(file) as sound:
-        rate, frames = sound.samplerate, sound.frames
+        rate = sound.samplerate
+        frames = sound.frames
         if frames and reference.start * rate >= frames:
             raise InputError(
                 f"the sound ends at {frames / rate:g} s, before its part starts; correct #t="
