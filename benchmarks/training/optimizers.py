@@ -41,8 +41,8 @@ MULTI30K = {
     "trainer.max_steps=12000",
     "adam": "optimizer=adam optimizer.lr=8e-3 schedule=cosine schedule.warmup=500 "
     "trainer.max_steps=7000",
-    "muon": "optimizer=muon optimizer.lr=8e-3 schedule=cosine schedule.warmup=500 "
-    "trainer.max_steps=7000",
+    "muon": "optimizer=muon optimizer.lr=8e-3 optimizer.momentum=0.95 schedule=cosine "
+    "schedule.warmup=500 trainer.max_steps=7000",
 }
 ROWS = {"pocket": POCKET, "multi30k_tiny": MULTI30K}
 VALIDATIONS = {"pocket": 130, "multi30k_tiny": 500}
