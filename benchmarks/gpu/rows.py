@@ -22,6 +22,18 @@ SEARCHES: dict[str, tuple[str, dict[str, bool]]] = {
 }
 
 
+def _profiles() -> list[Row]:
+    """Where the time goes, which any change begins with."""
+    rows = [Row("profile", "an update, base, eager", "traces:update", {"model": "base"})]
+    for count in (32, 1024):
+        arguments = {"sentences": count}
+        rows.append(Row("profile", f"a step, {count} sentences", "traces:search", arguments))
+    for model in ("base", "big"):
+        name = f"an update, {model}, compiled"
+        rows.append(Row("profile", name, "traces:update", {"model": model, "compiled": True}))
+    return rows
+
+
 def _first_rows() -> list[Row]:
     """What most readers want to know."""
     rows = [
@@ -81,7 +93,7 @@ def _later_rows() -> list[Row]:
     return rows
 
 
-ROWS = (*_first_rows(), *_later_rows())
+ROWS = (*_profiles(), *_first_rows(), *_later_rows())
 TABLES = tuple(dict.fromkeys(row.table for row in ROWS))
 
 
