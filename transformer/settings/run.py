@@ -171,10 +171,29 @@ def _contradictions(config: RunConfig) -> Iterator[str]:
             "trainer=fsdp shards all weights and needs every layer on every rank; set "
             "callbacks.ema_decay=0 model.layer_drop=0"
         )
+    yield from _shape_contradictions(config)
     if config.trainer.compile == "layers" and skips_blocks(model):
         yield (
             f"trainer.compile=layers cannot compile model.attention={model.attention} here, which "
             "skips blocks of keys; set model.attention=sdpa or trainer.compile=loss"
+        )
+
+
+def _shape_contradictions(config: RunConfig) -> Iterator[str]:
+    shapes = config.data.batch_shapes
+    if config.trainer.cuda_graphs and not shapes:
+        yield (
+            "trainer.cuda_graphs=true needs few shapes of batches; set data.batch_shapes=32, or "
+            "trainer.cuda_graphs=false"
+        )
+    loss = config.loss
+    plain = loss.consistency == "none" and not loss.alignment_weight
+    fixed = not config.data.streaming and not config.augmentation.active
+    if shapes and not (config.task == "translation" and plain and fixed):
+        yield (
+            f"data.batch_shapes={shapes} pads pairs of task=translation whose lengths are known "
+            "before training; set data.batch_shapes=0, or data.streaming=false augmentation=none "
+            "loss.consistency=none loss.alignment_weight=0"
         )
 
 
