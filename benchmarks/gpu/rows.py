@@ -11,6 +11,7 @@ from benchmarks.support.records import markdown
 
 UNMEASURED = "not measured yet"
 COMPILED: dict[str, dict[str, bool]] = {"eager": {}, "compiled": {"compiled": True}}
+GRAPHS = {"compiled": True, "graphs": True}
 CHOICES: dict[str, dict[str, Any]] = {
     "loss.chunk=8192": {"chunk": 8192},
     "efficient": {"attention": "sdpa", "sdpa_backend": "efficient"},
@@ -28,9 +29,9 @@ def _profiles() -> list[Row]:
     for count in (32, 1024):
         arguments = {"sentences": count}
         rows.append(Row("profile", f"a step, {count} sentences", "traces:search", arguments))
-    for model in ("base", "big"):
-        name = f"an update, {model}, compiled"
-        rows.append(Row("profile", name, "traces:update", {"model": model, "compiled": True}))
+    for model, options in (("base", COMPILED["compiled"]), ("base", GRAPHS), ("big", GRAPHS)):
+        name = f"an update, {model}, {', '.join(options)}"
+        rows.append(Row("profile", name, "traces:update", {"model": model, **options}))
     return rows
 
 
@@ -42,10 +43,13 @@ def _first_rows() -> list[Row]:
     ]
     for mode, compiled in COMPILED.items():
         rows.append(Row("update", f"base, {mode}", "updates:ours", compiled))
+    rows.append(Row("update", "base, graphs", "updates:ours", {"graphs": True}))
+    rows.append(Row("update", "base, compiled, graphs", "updates:ours", GRAPHS))
     rows.append(Row("update", "base, Hugging Face's Marian", "updates:marian"))
     rows.append(Row("update", "base, torch.nn.Transformer", "updates:torch_transformer"))
     for mode, compiled in COMPILED.items():
         rows.append(Row("update", f"big, {mode}", "updates:ours", {"model": "big", **compiled}))
+    rows.append(Row("update", "big, compiled, graphs", "updates:ours", {"model": "big", **GRAPHS}))
     for engine, (function, options) in SEARCHES.items():
         for count in (32, 256, 1024):
             arguments = {"sentences": count, **options}

@@ -18,7 +18,7 @@ from benchmarks.gpu.kernels import SCOPES, Kernel, by_name, summary
 from benchmarks.gpu.measure import TOKENS, Bench, Values, elapsed
 from benchmarks.gpu.models import built, made_batches
 from benchmarks.gpu.searches import BATCH_TOKENS, SOURCES
-from benchmarks.gpu.updates import Update
+from benchmarks.gpu.updates import Update, with_shape
 from benchmarks.support.engines import ours
 from transformer.settings.decoding import SearchConfig
 
@@ -29,16 +29,17 @@ STEPS = 10
 """Of a search; every hypothesis has so many subwords."""
 
 
-def update(bench: Bench, model: str, *, compiled: bool = False) -> Values:
+def update(bench: Bench, model: str, *, compiled: bool = False, graphs: bool = False) -> Values:
     """Three updates of a preset: kernels by group, and gaps between them."""
-    step = Update(bench, model, compiled=compiled)
-    batches = [each.to(bench.device) for each in made_batches(bench, bench.of(TOKENS), UPDATES)]
+    step = Update(bench, model, compiled=compiled, graphs=graphs)
+    made = made_batches(bench, bench.of(TOKENS), UPDATES)
+    batches = [(with_shape(each) if graphs else each).to(bench.device) for each in made]
 
     def all_of_them() -> None:
         for batch in batches:
             step(batch)
 
-    name = f"update-{model}-{'compiled' if compiled else 'eager'}"
+    name = f"update-{model}-{'compiled' if compiled else 'eager'}{'-graphs' * graphs}"
     return traced(bench, name, all_of_them, UPDATES)
 
 
@@ -58,12 +59,13 @@ def search(bench: Bench, sentences: int) -> Values:
 
 
 def traced(bench: Bench, name: str, call: Callable[[], object], times: int) -> Values:
-    """The kernels of the third call, as ``summary`` gives them for ``times``.
+    """The kernels of the fourth call, as ``summary`` gives them for ``times``.
 
-    The profiler slows down the host, so the second call tells how long one takes without it.
+    The profiler slows down the host, so the third call tells how long one takes without it.
     """
-    call()
-    bench.check()
+    for _ in range(2):  # the second records graphs
+        call()
+        bench.check()
     untraced = elapsed(bench.device, call)
     activities = [ProfilerActivity.CPU]
     if bench.on_gpu:

@@ -4,14 +4,14 @@ The recorder of these tests computes in each replay what a graph would.
 """
 
 import logging
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from tests.helpers.model.models import tiny_config, tiny_transformer
+from tests.helpers.training.recorders import CpuRecorder
 from tests.helpers.training.updates import module_settings, translation_module
 from tests.parity.test_batch_shapes import padded
 from tests.parity.test_compile import pairs
@@ -22,40 +22,9 @@ from transformer.settings.run import RunConfig
 from transformer.settings.training import LossConfig, TrainerConfig
 from transformer.training.cuda_graphs import (
     GraphedBackward,
-    Recorder,
     graphed_backward,
     graphless_reason,
 )
-
-T = TypeVar("T")
-
-
-class CpuRecorder(Recorder):
-    """Computes a call in each replay, from what it reads then, into the same tensors."""
-
-    def __init__(self) -> None:
-        self.warmed = 0
-        self.recorded = 0
-        self.replayed = 0
-        self.error: RuntimeError | None = None
-
-    def warm_up(self, call: Callable[[], T]) -> T:
-        self.warmed += 1
-        return call()
-
-    def record(self, call: Callable[[], Any]) -> tuple[Any, Callable[[], None]]:
-        if self.error is not None:
-            raise self.error
-        self.recorded += 1
-        sums = {"loss": torch.zeros(())}
-
-        def replay() -> None:
-            self.replayed += 1
-            _, computed = call()
-            for name, value in computed.items():
-                sums[name].copy_(value)
-
-        return (0, sums), replay
 
 
 class Graphs:
