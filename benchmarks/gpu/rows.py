@@ -54,11 +54,22 @@ def _first_rows() -> list[Row]:
         for count in (32, 256, 1024):
             arguments = {"sentences": count, **options}
             rows.append(Row("decode", f"{count} sentences, {engine}", function, arguments))
+    return rows
+
+
+def _operations() -> list[Row]:
+    """Kernels of attention, products in float8 and the loss by themselves."""
+    rows: list[Row] = []
     for length in (16, 32, 64, 128, 512):
         for mask in ("padded", "causal"):
             name = f"{length}, {mask}"
             settings = {"length": length, "mask": mask}
             rows.append(Row("attention", name, "operations:attention", settings))
+    for backend in ("cudnn", "efficient"):
+        rows.append(Row("planning", backend, "operations:planning", {"backend": backend}))
+    for inputs, outputs in ((1024, 4096), (4096, 1024), (1024, 32_000)):
+        sizes = {"inputs": inputs, "outputs": outputs}
+        rows.append(Row("float8", f"{inputs} to {outputs}", "operations:float8", sizes))
     for mode, compiled in COMPILED.items():
         chunks = [32_768, 8192, 2048, 512]
         if mode == "eager":
@@ -93,11 +104,12 @@ def _later_rows() -> list[Row]:
         Row("oom", "base", "runs:oom"),
         Row("resume", "base", "runs:resume"),
         Row("ddp", "base", "runs:ddp"),
+        Row("ddp", "base, gradients in bfloat16", "runs:ddp", {"narrow": True}),
     ]
     return rows
 
 
-ROWS = (*_profiles(), *_first_rows(), *_later_rows())
+ROWS = (*_profiles(), *_first_rows(), *_operations(), *_later_rows())
 TABLES = tuple(dict.fromkeys(row.table for row in ROWS))
 
 
