@@ -28,6 +28,7 @@ class TrainerConfig(Settings, group="trainer"):
     limit_val_batches: int | None = None
     search_tokens: Annotated[int, Range(1)] | None = None
     compile: Literal["auto", "none", "loss", "layers"] = "auto"
+    cuda_graphs: bool = False
 
     def _objections(self) -> Iterator[str]:
         for key in ("max_steps", "max_epochs"):
