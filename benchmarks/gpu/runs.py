@@ -21,7 +21,10 @@ from typing import Any
 
 import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
+from torch import Tensor
+from torch.distributed import GradBucket
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
+from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
 from benchmarks.gpu import updates
@@ -268,13 +271,18 @@ class Deterministic(Callback):
         torch.use_deterministic_algorithms(True, warn_only=True)
 
 
+def in_bfloat16(group: Any, bucket: GradBucket) -> Future[Tensor]:
+    """torch's hook, which DistributedDataParallel refuses by its name where there is no NCCL."""
+    return bf16_compress_hook(group, bucket)
+
+
 class NarrowGradients(Callback):
     """Lets DistributedDataParallel sum gradients in bfloat16, by torch's own hook."""
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Register the hook before the first backward pass."""
         if isinstance(trainer.model, DistributedDataParallel):  # not on one GPU
-            trainer.model.register_comm_hook(None, bf16_compress_hook)
+            trainer.model.register_comm_hook(None, in_bfloat16)
 
 
 def ddp(bench: Bench, *, narrow: bool = False) -> Values:

@@ -60,14 +60,28 @@ class GpuRecorder(Recorder):
         # The weights that autocast has cast before would not be cast again in a replay.
         torch.clear_autocast_cache()
         try:
-            # Threads of the loader pin memory at the same time, which "global" would not allow.
-            with torch.cuda.graph(
-                graph, self._pool, self._stream, capture_error_mode="thread_local"
+            with (
+                # torch does not leave the stream of a recording that fails.
+                torch.cuda.stream(torch.cuda.current_stream(self._device)),
+                # Threads of the loader pin memory meanwhile, which "global" would not allow.
+                torch.cuda.graph(
+                    graph, self._pool, self._stream, capture_error_mode="thread_local"
+                ),
             ):
                 result = call()
+        except RuntimeError:
+            self._renew_generator()
+            raise
         finally:
             torch.clear_autocast_cache()
         return result, graph.replay
+
+    def _renew_generator(self) -> None:
+        """Give the default generator a new state: that of a failed recording draws nothing more."""
+        generator = torch.cuda.default_generators[torch.cuda.current_device()]
+        new = torch.Generator(self._device)
+        new.manual_seed(generator.initial_seed())
+        generator.graphsafe_set_state(new.graphsafe_get_state())
 
 
 @dataclass(frozen=True)
@@ -84,8 +98,9 @@ class GraphedBackward:
 
     The first batch of a shape is computed without a graph. The gradients of all graphs are the same
     tensors, to which a replay adds. Random numbers are drawn anew in each replay, from the seed of
-    the default generator, as without a graph. Batches of other shapes are computed as they are. If
-    a recording fails, all are from then on, and a line of the log says why.
+    the default generator, as without a graph; hooks of Python run at the recording only. Batches
+    of other shapes are computed as they are. If a recording fails, all are from then on, and a line
+    of the log says why.
     """
 
     def __init__(

@@ -233,8 +233,9 @@ class UpdateModule(LightningModule, ABC):
         """
         processes = self.trainer.world_size
         self.accumulate.alone = processes == 1
+        device = self.trainer.strategy.root_device
         self.backward_of = graphed_backward(
-            self._backward_as_it_is, self.model, self.config, self.device, processes
+            self._backward_as_it_is, self.model, self.config, device, processes
         )
 
     def on_fit_end(self) -> None:
