@@ -64,10 +64,9 @@ def test_a_rotation_keeps_the_middle_and_whitens_the_corners() -> None:
 @pytest.mark.parametrize("kind", ["speech", "image"])
 def test_all_change_the_vectors_alone(kind: str, tmp_path: Path) -> None:
     tokenizer = file_tokenizer(kind)
-    write = write_sound if kind == "speech" else write_picture
-    file = str(
-        write(tmp_path / "file", 3) if kind == "image" else write_sound(tmp_path / "a.wav", 3.0)
-    )
+    sound = kind == "speech"
+    made = write_sound(tmp_path / "a.wav", 3.0) if sound else write_picture(tmp_path / "a.png")
+    file = str(made)
     clean = tokenizer.vector_source.opened(file)
     for name, disturbance in file_disturbances(tokenizer).items():
         source, target = disturbance.change([(file, "one two")], Random(7))
@@ -87,9 +86,8 @@ def test_all_change_the_vectors_alone(kind: str, tmp_path: Path) -> None:
 def test_a_stress_test_of_pictures(tmp_path: Path) -> None:
     translator = file_translator("image")
     files = [str(write_picture(tmp_path / f"{n}.png", 8 * n)) for n in range(1, 5)]
-    texts = [
-        (file, (one.text,)) for file, one in zip(files, translator.translate(files), strict=True)
-    ]
+    outputs = [one.text for one in translator.translate(files)]
+    texts = [(file, (text,)) for file, text in zip(files, outputs, strict=True)]
     known = disturbances_of(translator.tokenizer)
     test = StressTest(translator, None, texts, MetricsConfig(), "wer", disturbances=known)
     report = test.run()
