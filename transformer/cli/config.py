@@ -25,7 +25,7 @@ from transformer.cli.arguments import (
 )
 from transformer.common.errors import ALSO, InputError
 from transformer.common.schema import field_key, override_key, typed, typed_value
-from transformer.settings.run import RunConfig, run_config, untied
+from transformer.settings.run import RunConfig, completed, run_config
 from transformer.settings.tokenizer import FILES
 
 SETTINGS: dict[str, str] = {
@@ -103,7 +103,7 @@ def run_settings(config: DictConfig) -> RunConfig:
     """The composed config of ``train`` as typed values; InputError if a value is wrong."""
     values: Any = OmegaConf.to_container(config, resolve=True)
     del values["precision"]  # trainer.precision has it
-    return untied(run_config(values))
+    return completed(run_config(values))
 
 
 def command_settings(verb: str, config: DictConfig, arguments: Sequence[str]) -> Any:

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from transformer.common.errors import InputError
-from transformer.data.batching.batch import Row, collate
+from transformer.data.batching.batch import Row, Source, collate
 from transformer.data.text.word_alignment import NO_WORD, Link, Links, subword_words
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.batching import bucket_batches, check_lengths, pair_lengths
@@ -102,7 +102,7 @@ def align(
 
 def aligning_attention(
     model: Transformer,
-    source: Int[Tensor, "batch source"],
+    source: Source,
     target_input: Int[Tensor, "batch target"],
     head: HeadName | None,
 ) -> Float[Tensor, "batch target source"]:
@@ -135,7 +135,9 @@ def batched_attention(
         weights = aligning_attention(model, batch.source, batch.target_input, head).float().cpu()
         for index, of_pair in zip(indices, weights, strict=True):
             source, target = pairs[index]
-            maps[index] = of_pair[: len(target), : len(source)].clone()
+            # The class token is no part of the source.
+            first = int(model.config.class_token)
+            maps[index] = of_pair[: len(target), first : first + len(source)].clone()
     return maps
 
 

@@ -160,7 +160,7 @@ SEARCHES: dict[str, Search] = {
 
 def search_batch(
     model: Model,
-    segments: Sequence[list[int]],
+    segments: Sequence[Row],
     config: SearchConfig,
     head: HeadName | None,
     constraints: "CompiledConstraints | None" = None,
@@ -191,7 +191,7 @@ def search_batch(
 
 def _search(
     model: Model,
-    segments: Sequence[list[int]],
+    segments: Sequence[Row],
     config: SearchConfig,
     constraints: "CompiledConstraints | None",
     banned: Sequence[int],

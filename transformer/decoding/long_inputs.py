@@ -8,7 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
+from typing import Any
 
+import numpy as np
+from jaxtyping import Float
+
+from transformer.common.errors import InputError
 from transformer.data.text.phrases import OTHER, SENTENCE_ENDS, char_kind
 from transformer.data.tokenization.normalization import WORD_START
 from transformer.data.tokenization.tags import is_tag
@@ -41,9 +46,12 @@ class SourceLimits:
     def trained(cls, config: RunConfig, longest_source: int | None) -> "SourceLimits":
         """The limits of a run, without those of the model, which a translator sets.
 
-        A model of whole lines, such as a summarizer, splits no sentences. Without
-        ``longest_source``, as in an imported model, it is ``data.max_length``.
+        A model of whole lines, such as a summarizer, splits no sentences; nor are pictures split.
+        Without ``longest_source``, as in an imported model, it is ``data.max_length``.
         """
+        if config.data.source_kind != "text":
+            is_image = config.data.source_kind == "image"
+            return cls() if is_image else cls(usual=longest_source or config.data.max_length)
         if not has_sentences(config):
             return cls()
         usual = longest_source or config.data.max_length
@@ -117,11 +125,28 @@ def part_lengths(subwords: Sequence[str], limit: int) -> list[int]:
     return [*lengths, len(subwords) - start]
 
 
+def window_lengths(vectors: Float[np.ndarray, "length channel"], limit: int) -> list[int]:
+    """Lengths of the windows of a source of vectors: at most ``limit``, cut where it is quietest.
+
+    A cut is in the last fifth of the window, before the vector whose mean is the smallest.
+    """
+    loudness = np.nanmean(vectors, axis=1)
+    lengths = []
+    start = 0
+    while len(vectors) - start > limit:
+        first = start + max(1, limit - limit // 5)
+        cut = first + int(loudness[first : start + limit + 1].argmin())
+        lengths.append(cut - start)
+        start = cut
+    return [*lengths, len(vectors) - start]
+
+
 @dataclass(frozen=True)
 class Segment:
-    """Source subwords of a text, or of a part of it, with the constraints of its translation."""
+    """Source of a text, or of a part of it, with the constraints of its translation."""
 
-    subwords: list[int]
+    subwords: Any
+    """Subword ids as a list; of a file, an array ``length channel``."""
     constraints: Constraints | None = None
     is_part: bool = False
     """Whether the text has more than one segment."""
@@ -138,7 +163,7 @@ class Segment:
 
 
 def split_segments(
-    subwords: list[int],
+    subwords: Any,
     constraints: Constraints | None,
     tokenizer: Tokenizer,
     limits: SourceLimits,
@@ -150,12 +175,20 @@ def split_segments(
     part has the prefix. Every part has the forbidden phrases, and the terms that occur in it. No
     part has a required phrase: the translator finds the best part for it.
     """
-    if not subwords:
+    if not len(subwords):
         return []
     count = tokenizer.leading_tags(subwords)
     whole = Segment(subwords, constraints, target_tags=tuple(target_tags))
     if len(subwords) <= min(limits.usual, limits.longest - count):
         return [whole]
+    if tokenizer.reads_files:
+        if constraints and constraints.terms:
+            raise InputError("terms are words of a source text, and this source is a file")
+        ends = accumulate(window_lengths(subwords, min(limits.usual, limits.longest)), initial=0)
+        return [
+            replace(whole, subwords=subwords[start:end], is_part=True)
+            for start, end in pairwise(ends)
+        ]
     tags = subwords[:count]
     text = subwords[count:]
     if count:

@@ -21,7 +21,7 @@ from transformer.model.attention.scaled_dot_product import Kernel, eager
 from transformer.model.decoder import Decoder, DecoderLayer, RecurrentDecoderLayer
 from transformer.model.encoder import Encoder, EncoderLayer
 from transformer.model.initialization import initialize
-from transformer.model.layers.embedding import Embedding, TokenEmbedding
+from transformer.model.layers.embedding import Embedding, TokenEmbedding, VectorEmbedding
 from transformer.model.layers.feedforward import Activation, FeedForward, GatedFeedForward
 from transformer.model.layers.linear import Linear
 from transformer.model.layers.norm import build_final_norm, build_norm
@@ -33,6 +33,7 @@ from transformer.model.positions.rotary import RotaryPositions
 from transformer.model.positions.t5_buckets import BucketBias
 from transformer.model.transformer import Transformer
 from transformer.settings.model import ActivationName, ModelConfig, PatternName
+from transformer.settings.sources import STRIDES
 
 Layer = TypeVar("Layer", EncoderLayer, DecoderLayer)
 
@@ -50,14 +51,20 @@ def assemble_transformer(config: ModelConfig) -> Transformer:
         raise InputError("model.decoder_layers=0 leaves no decoder; set at least 1")
     if (config.decoder_start or 0) >= config.target_vocab_size:
         raise InputError(f"model.decoder_start={config.decoder_start} is not in the vocabulary")
-    source = build_token_embedding(config, config.source_vocab_size)
-    target = source
-    if config.tie_embeddings in ("none", "decoder"):
+    source_embedding: Embedding | VectorEmbedding
+    if config.front_end is not None:
+        source_embedding = build_vector_embedding(config)
         target = build_token_embedding(config, config.target_vocab_size)
+    else:
+        source = build_token_embedding(config, config.source_vocab_size)
+        source_embedding = build_embedding(config, source, config.source_token_dropout)
+        target = source
+        if config.tie_embeddings in ("none", "decoder"):
+            target = build_token_embedding(config, config.target_vocab_size)
     return Transformer(
         config,
         projection=build_projection(config),
-        source_embedding=build_embedding(config, source, config.source_token_dropout),
+        source_embedding=source_embedding,
         target_embedding=build_embedding(config, target, config.target_token_dropout),
         encoder=build_encoder(config),
         decoder=build_decoder(config),
@@ -79,17 +86,51 @@ def build_projection(config: ModelConfig) -> Linear:
 
 def build_embedding(config: ModelConfig, tokens: TokenEmbedding, token_dropout: float) -> Embedding:
     """The input of a stack: tokens, absolute positions (if the config has them), dropout."""
-    positions: SinusoidalPositions | LearnedPositions | None = None
-    if config.positions in ("sinusoidal", "fairseq"):
-        fairseq = config.positions == "fairseq"
-        positions = SinusoidalPositions(config.d_model, config.max_length, fairseq=fairseq)
-    elif config.positions == "learned":
-        positions = LearnedPositions(config.d_model, config.max_length)
     return Embedding(
         tokens,
-        positions,
+        build_positions(config, config.max_length),
         norm=build_norm(config) if config.embedding_norm else nn.Identity(),
         token_dropout=token_dropout,
+        dropout=config.dropout,
+    )
+
+
+def build_positions(
+    config: ModelConfig, length: int
+) -> SinusoidalPositions | LearnedPositions | None:
+    """The positions that are added to the input of a stack; None if they are in its attention."""
+    if config.positions in ("sinusoidal", "fairseq"):
+        fairseq = config.positions == "fairseq"
+        return SinusoidalPositions(config.d_model, length, fairseq=fairseq)
+    return LearnedPositions(config.d_model, length) if config.positions == "learned" else None
+
+
+def build_vector_embedding(config: ModelConfig) -> VectorEmbedding:
+    """The input of an encoder that reads vectors; `SourceConfig.channels` numbers each."""
+    channels = config.source_vocab_size
+    front_end: nn.Module
+    if config.front_end in ("whisper", "s2t"):
+        from transformer.model.front_ends.convolutions import (
+            StridedConvolutions,
+            WhisperConvolutions,
+        )
+
+        kind = WhisperConvolutions if config.front_end == "whisper" else StridedConvolutions
+        front_end = kind(channels // STRIDES[config.front_end], config.d_model)
+    elif config.front_end == "patches":
+        from transformer.model.front_ends.patches import PatchEmbedding
+
+        front_end = PatchEmbedding(channels, config.d_model, class_token=config.class_token)
+    else:
+        from transformer.model.front_ends.linear import LinearFrontEnd
+
+        front_end = LinearFrontEnd(channels, config.d_model)
+    return VectorEmbedding(
+        front_end,
+        build_positions(config, config.source_positions),
+        width=config.d_model,
+        scaled=config.scale_embedding and config.front_end in ("whisper", "s2t"),
+        norm=build_norm(config) if config.embedding_norm else nn.Identity(),
         dropout=config.dropout,
     )
 

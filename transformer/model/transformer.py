@@ -5,10 +5,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transformer.model.attention.kv_cache import DecoderCache
-from transformer.model.attention.masks import padding_mask
+from transformer.model.attention.masks import Source, padding_mask
 from transformer.model.decoder import Decoder
 from transformer.model.encoder import Encoder, Memory
-from transformer.model.layers.embedding import Embedding
+from transformer.model.layers.embedding import Embedding, VectorEmbedding
 from transformer.settings.model import ModelConfig
 
 
@@ -19,7 +19,7 @@ class Transformer(nn.Module):
         self,
         config: ModelConfig,
         *,
-        source_embedding: Embedding,
+        source_embedding: Embedding | VectorEmbedding,
         target_embedding: Embedding,
         encoder: Encoder,
         decoder: Decoder,
@@ -43,9 +43,11 @@ class Transformer(nn.Module):
         """Maximum tokens of a sentence; None if there are positions for any length."""
         return self.config.max_length if self.config.positions == "learned" else None
 
-    def encode(self, source: Int[Tensor, "batch source"]) -> Memory:
-        """Encode padded source tokens."""
+    def encode(self, source: Source) -> Memory:
+        """Encode padded source tokens, or vectors."""
         mask = padding_mask(source, self.config.pad)
+        if self.config.class_token:
+            mask = F.pad(mask, (1, 0), value=True)
         return Memory(self.encoder(self.source_embedding(source), mask), mask)
 
     def start(self, memory: Memory) -> DecoderCache:
@@ -66,7 +68,7 @@ class Transformer(nn.Module):
         return hidden * self.config.output_scale if self.config.scale_output else hidden
 
     def forward(
-        self, source: Int[Tensor, "batch source"], target_input: Int[Tensor, "batch target"]
+        self, source: Source, target_input: Int[Tensor, "batch target"]
     ) -> Float[Tensor, "batch target width"]:
         """Teacher forcing: hidden states of all target positions at once."""
         return self.decode(target_input, self.start(self.encode(source)))

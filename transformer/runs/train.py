@@ -31,7 +31,7 @@ from transformer.runs.config_warnings import warn_about_config, warn_about_vocab
 from transformer.runs.directory import LOG, run_directory, run_log
 from transformer.runs.processes import count_processes, train_in_processes
 from transformer.runs.resume import changes, check_fixed_keys, check_no_other_run
-from transformer.settings.run import RunConfig, untied
+from transformer.settings.run import RunConfig, completed
 from transformer.tasks.base import Task
 from transformer.tasks.registry import is_translation, make_task, test, untested
 from transformer.training.callbacks.best_score import Objective
@@ -100,7 +100,7 @@ def train(
         AnotherRankFailed: Another process of the run has failed.
         Interrupted: After a signal; a checkpoint is written.
     """
-    config = untied(config)
+    config = completed(config)
     folder = Path(folder)
     is_rank_0 = process_rank() == 0
     if config.checkpoint is not None:
@@ -167,7 +167,8 @@ def _train_and_test(
         callbacks = list(callbacks)
         if objective is not None:
             callbacks.append(objective)
-        if config.callbacks.quality and is_translation(config.task):
+        of_text = config.data.source_kind == "text"
+        if config.callbacks.quality and of_text and is_translation(config.task):
             callbacks.append(QualityChecks(config.data))
         trainer, task, trained = fit(config, folder, [*callbacks, report])
         metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
@@ -330,6 +331,8 @@ def _log_size(task: Task) -> None:
     source = config.source_vocab_size
     target = config.target_vocab_size
     vocabulary = f"vocabularies of {source:,} (source) and {target:,} (target)"
+    if config.front_end is not None:
+        vocabulary = f"vectors of {source:,} numbers, and a vocabulary of {target:,}"
     if task.data.tokenizer.joint and source == target:
         vocabulary = f"one vocabulary of {target:,}"
     logger.info(

@@ -9,9 +9,21 @@ from typing import Annotated, Literal
 
 from transformer.common.errors import raise_objections
 from transformer.common.schema import Range, Settings
+from transformer.settings.sources import (
+    STRIDES,
+    FrontEndName,
+    ImageConfig,
+    SourceConfig,
+    SourceKind,
+    SpeechConfig,
+    VectorsConfig,
+)
 
 BUDGET_STEP = 1024
 """Automatic budgets are multiples of this, so that similar devices get the same budget."""
+
+_FILES_BUFFER = 5_000
+"""Files of a buffer of a stream at most; a second of sound has 32 kB."""
 
 _NAME = re.compile(r"[\w.+-]+")
 
@@ -74,6 +86,12 @@ class DataConfig(Settings, group="data"):
     """Language code of the source side; with JSONL, the key of its text."""
     target: str = "de"
     """Language code of the target side; with JSONL, the key of its text."""
+    source_kind: SourceKind = "text"
+    """"speech", "image", "vectors": a source is the path of a file, beside the file that names it,
+    and becomes a sequence of vectors (data/features)."""
+    speech: SpeechConfig = field(default_factory=SpeechConfig)
+    image: ImageConfig = field(default_factory=ImageConfig)
+    vectors: VectorsConfig = field(default_factory=VectorsConfig)
     root: str | None = None
     train: str | Sequence[str] | None = None
     """files: [SOURCE, TARGET, other TARGETS…] of plain text, or one TSV or JSONL file, whose target
@@ -118,6 +136,7 @@ class DataConfig(Settings, group="data"):
     def _objections(self) -> Iterator[str]:
         corpora = self.corpora or {}
         yield from self._bad_names()
+        yield from self._bad_source()
         if self.corpora is not None and not corpora:
             yield "data.corpora={} names none; give NAME:{train:…} for each"
         plain = not corpora and not self.target_tag and (self.documents or 1) == 1
@@ -136,6 +155,50 @@ class DataConfig(Settings, group="data"):
                 "to none"
             )
 
+    def _bad_source(self) -> Iterator[str]:
+        """Object to what only text can be, where the source is a file."""
+        if self.source_kind == "vectors" and not self.vectors.channels:
+            yield "data.source_kind=vectors needs data.vectors.channels=N, the width of the arrays"
+        if self.source_kind == "text":
+            return
+        of_text = {
+            "documents": self.documents,
+            "document_key": self.document_key,
+            "features": self.features,
+            "alignment": self.alignment,
+            "target_tag": self.target_tag or None,
+        }
+        for key, value in of_text.items():
+            if value is not None:
+                yield (
+                    f"data.{key} is of source text, and data.source_kind={self.source_kind}; "
+                    "leave one of them out"
+                )
+        if self.streaming and self.buffer > _FILES_BUFFER:
+            yield (
+                f"data.buffer={self.buffer}: a stream holds so many files in memory; set "
+                f"data.buffer={_FILES_BUFFER} or less"
+            )
+        if self.streaming and self.speech.speeds != (1.0,):
+            yield "data.speech.speeds is not read by a stream; set it to [1.0]"
+        if self.corpus not in ("files", "folder"):
+            yield (
+                f"data.corpus={self.corpus} has source text, and data.source_kind="
+                f"{self.source_kind}; set data=files data.train=PAIRS.tsv"
+            )
+
+    def source_config(self, front_end: FrontEndName | None) -> SourceConfig | None:
+        """How sources become the vectors that this front end reads; None if they are text."""
+        if self.source_kind == "text" or front_end is None:
+            return None
+        return SourceConfig(
+            kind=self.source_kind,
+            stride=STRIDES[front_end],
+            speech=self.speech,
+            image=self.image,
+            vectors=self.vectors,
+        )
+
     def _bad_names(self) -> Iterator[str]:
         """Object to names and tags that have other characters than letters, digits and ._+-."""
         names = [("data.target", self.target if self.target_tag else None)]
@@ -149,6 +212,11 @@ class DataConfig(Settings, group="data"):
         for key, used in names:
             if used is not None and not _NAME.fullmatch(used):
                 yield f"{key}={used!r} cannot be a name or tag; use letters, digits and ._+-"
+
+    @property
+    def filtered_ratio(self) -> float | None:
+        """``max_ratio``; of files None: how many vectors a word takes tells nothing of a pair."""
+        return self.max_ratio if self.source_kind == "text" else None
 
     @property
     def budget(self) -> int:

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, Literal
 
 from transformer.common.schema import Range, Settings
+from transformer.settings.sources import FrontEndName
 
 Size = Annotated[int, Range(1, below=2**31)]
 Probability = Annotated[float, Range(0, below=1)]
@@ -28,7 +29,13 @@ class ModelConfig(Settings, group="model"):
 
     Attributes:
         source_vocab_size, target_vocab_size: In a run the tokenizer sets them (`sized`); 0 until
-            then.
+            then. With a front end, that of the source is the numbers of one vector.
+        front_end: What makes the input of the encoder from sources that are vectors
+            (model/front_ends): ``whisper`` or ``s2t`` for sound, ``patches`` for pictures,
+            ``linear`` for any; null reads tokens.
+        class_token: ``patches`` begins with a trained vector (ViT).
+        max_source_length: Positions of the encoder with ``positions=learned``; null is
+            ``max_length``.
         pad: Index of the padding symbol; its embedding starts at zero, padding is masked.
         num_kv_heads: Heads of keys and values; a group of query heads shares each (Ainslie et
             al. 2023). 1 is multi-query attention (Shazeer 2019); null is ``num_heads``.
@@ -70,6 +77,9 @@ class ModelConfig(Settings, group="model"):
     source_vocab_size: Annotated[int, Range(0, below=2**31)] = 0
     target_vocab_size: Annotated[int, Range(0, below=2**31)] = 0
     pad: Annotated[int, Range(0)] = 0
+    front_end: FrontEndName | None = None
+    class_token: bool = False
+    max_source_length: Size | None = None
     d_model: Size = 128
     num_heads: Size = 4
     num_kv_heads: Size | None = None
@@ -125,6 +135,11 @@ class ModelConfig(Settings, group="model"):
         return self.head_dim or self.d_model // self.num_heads
 
     @property
+    def source_positions(self) -> int:
+        """Positions of the encoder, if they are learned."""
+        return self.max_source_length or self.max_length
+
+    @property
     def has_own_layers(self) -> bool:
         """Whether a class of the user, ``MODULE:CLASS``, replaces one of ours."""
         names = (self.encoder_layer, self.decoder_layer, self.feed_forward)
@@ -152,9 +167,12 @@ def _contradictions(config: ModelConfig) -> Iterator[str]:
     if config.num_kv_heads is not None and config.num_heads % config.num_kv_heads:
         yield f"model.num_kv_heads={config.num_kv_heads} does not divide {heads}"
     yield from _bad_positions(config, width)
-    vocabularies = config.source_vocab_size, config.target_vocab_size
+    vocabularies = [config.source_vocab_size, config.target_vocab_size]
+    if config.front_end is not None:
+        vocabularies = vocabularies[1:]
     if all(vocabularies) and config.pad >= min(vocabularies):
         yield f"model.pad={config.pad} is outside of a vocabulary"
+    yield from _bad_front_end(config)
     if config.sdpa_backend != "any" and config.attention != "sdpa":
         yield (
             f"model.sdpa_backend={config.sdpa_backend} is a kernel of model.attention=sdpa, "
@@ -177,6 +195,20 @@ def _contradictions(config: ModelConfig) -> Iterator[str]:
             f"model.tie_embeddings={config.tie_embeddings} needs one vocabulary for both sides; "
             "set tokenizer.joint=true or model.tie_embeddings=decoder"
         )
+
+
+def _bad_front_end(config: ModelConfig) -> Iterator[str]:
+    if config.front_end is not None and config.tie_embeddings in ("all", "inputs"):
+        yield (
+            f"model.tie_embeddings={config.tie_embeddings}: a source of vectors has no embeddings; "
+            "set model.tie_embeddings=decoder"
+        )
+    if config.front_end is not None and config.source_token_dropout:
+        yield "model.source_token_dropout drops tokens; a source of vectors has none, set it to 0"
+    if config.class_token and config.front_end != "patches":
+        yield "model.class_token begins patches; set model.front_end=patches, or leave it out"
+    if config.max_source_length is not None and config.positions != "learned":
+        yield "model.max_source_length is of model.positions=learned; leave one of them out"
 
 
 def _bad_positions(config: ModelConfig, width: str) -> Iterator[str]:

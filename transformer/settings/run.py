@@ -14,7 +14,8 @@ from transformer.settings.data import AugmentationConfig, DataConfig
 from transformer.settings.decoding import SearchConfig
 from transformer.settings.metrics import METRICS, OTHER_VALUES, MetricsConfig
 from transformer.settings.model import ModelConfig
-from transformer.settings.tokenizer import TokenizerConfig
+from transformer.settings.sources import DEFAULT_FRONT_ENDS
+from transformer.settings.tokenizer import VECTORS, TokenizerConfig
 from transformer.settings.training import (
     CallbacksConfig,
     LoggerConfig,
@@ -119,8 +120,22 @@ def _plain(values: dict[str, Any]) -> dict[str, Any]:
     return plain
 
 
-def untied(config: RunConfig) -> RunConfig:
-    """The config; only target embeddings are tied if the sides have two kinds of tokens."""
+def completed(config: RunConfig) -> RunConfig:
+    """The config with what follows from the kinds of both sides.
+
+    A source of files has a tokenizer of its own and a front end. Only target embeddings are tied if
+    the sides have two kinds of tokens.
+    """
+    kind = config.data.source_kind
+    if kind != "text":
+        model = config.model
+        front_end = model.front_end or DEFAULT_FRONT_ENDS[kind]
+        tied = "none" if model.tie_embeddings == "none" else "decoder"
+        return replace(
+            config,
+            tokenizer=replace(config.tokenizer, source=kind, joint=False),
+            model=replace(model, front_end=front_end, tie_embeddings=tied),
+        )
     source, target = config.tokenizer.algorithms
     if source == target or config.model.tie_embeddings != "all":
         return config
@@ -144,6 +159,7 @@ def _contradictions(config: RunConfig) -> Iterator[str]:
     )
     if config.objective is not None:
         check_objective(config.objective)
+    yield from _bad_source(config)
     if ":" in config.decoding.utility:
         yield (
             f"decoding.utility={config.decoding.utility} is a program, which no checkpoint "
@@ -176,6 +192,34 @@ def _contradictions(config: RunConfig) -> Iterator[str]:
             f"trainer.compile=layers cannot compile model.attention={model.attention} here, which "
             "skips blocks of keys; set model.attention=sdpa or trainer.compile=loss"
         )
+
+
+def _bad_source(config: RunConfig) -> Iterator[str]:
+    """Object to a source, text or files, that the model or the task cannot read."""
+    kind = config.data.source_kind
+    front_end = config.model.front_end
+    reads = config.tokenizer.algorithms[0]
+    if reads in VECTORS and reads != kind:
+        yield f"tokenizer.source={reads}: set data.source_kind={reads} instead"
+    if kind == "text" and front_end is not None:
+        yield (
+            f"model.front_end={front_end} reads vectors, and data.source_kind=text; set "
+            "data.source_kind=speech, image or vectors, or leave it out"
+        )
+    if kind == "text":
+        return
+    if front_end is not None and (front_end == "patches") != (kind == "image"):
+        yield f"model.front_end={front_end} does not read data.source_kind={kind}; leave it out"
+    if front_end in ("whisper", "s2t") and kind != "speech":
+        yield f"model.front_end={front_end} reads frames of sound, not {kind}; set linear"
+    if config.task in ("denoising", "tagging", "language_modeling"):
+        yield f"task={config.task} reads text; data.source_kind={kind} is for task=translation"
+    if config.augmentation.active:
+        yield f"augmentation disturbs text, not {kind}; set augmentation=none"
+    if config.loss.alignment_weight:
+        yield f"loss.alignment_weight links words, which {kind} has not; set it to 0"
+    if config.tokenizer.sampling:
+        yield f"tokenizer.sampling draws segmentations of text, not {kind}; set it to 0"
 
 
 def skips_blocks(model: ModelConfig) -> bool:

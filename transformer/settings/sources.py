@@ -1,7 +1,7 @@
 """Settings of sources that are files: sound, pictures and arrays, as sequences of vectors."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
 from transformer.common.schema import Range, Settings
@@ -104,9 +104,9 @@ class SourceConfig(Settings):
     kind: Literal["speech", "image", "vectors"]
     stride: Size = 1
     """Frames side by side in one vector (`STRIDES`)."""
-    speech: SpeechConfig = SpeechConfig()
-    image: ImageConfig = ImageConfig()
-    vectors: VectorsConfig = VectorsConfig()
+    speech: SpeechConfig = field(default_factory=SpeechConfig)
+    image: ImageConfig = field(default_factory=ImageConfig)
+    vectors: VectorsConfig = field(default_factory=VectorsConfig)
 
     @property
     def channels(self) -> int:
@@ -117,3 +117,21 @@ class SourceConfig(Settings):
             image = self.image
             return image.patch_height * image.patch_width * image.channels
         return self.vectors.channels
+
+    def without_training(self) -> "SourceConfig":
+        """The config without what only training does, and what other kinds of sources have."""
+        speech = SpeechConfig()
+        image = ImageConfig()
+        if self.kind == "speech":
+            speech = replace(
+                self.speech,
+                speeds=speech.speeds,
+                time_masks=speech.time_masks,
+                time_mask=speech.time_mask,
+                time_mask_share=speech.time_mask_share,
+                frequency_masks=speech.frequency_masks,
+                frequency_mask=speech.frequency_mask,
+            )
+        if self.kind == "image":
+            image = replace(self.image, shift=image.shift, flip=image.flip)
+        return replace(self, speech=speech, image=image)

@@ -8,11 +8,24 @@ from transformer.common.schema import Range, Settings
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 
-Algorithm = Literal["unigram", "bpe", "char", "words", "sentencepiece", "huggingface", "bytes"]
+Algorithm = Literal[
+    "unigram",
+    "bpe",
+    "char",
+    "words",
+    "sentencepiece",
+    "huggingface",
+    "bytes",
+    "speech",
+    "image",
+    "vectors",
+]
 SYMBOLS: tuple[Algorithm, ...] = ("char", "words")
 """Algorithms without subwords: each token is a character, or a word, of the text."""
 FILES: tuple[Algorithm, ...] = ("sentencepiece", "huggingface", "bytes")
 """Vocabularies that are not learned (file_vocabulary.py)."""
+VECTORS: tuple[Algorithm, ...] = ("speech", "image", "vectors")
+"""Sources that are no text: files that become sequences of vectors (vector_source.py)."""
 
 SENTINEL = "<extra_id_{}>"
 """The sentinels of T5 (Raffel et al. 2020, section 3.1.4), as transformers spells them."""
@@ -26,7 +39,7 @@ class TokenizerConfig(Settings, group="tokenizer"):
     """Subwords: "unigram" (Kudo 2018) or "bpe" (Sennrich et al. 2016). Without subwords
     (vocabulary.py): "char", the Unicode characters, or "words", which spaces separate. Not learned:
     "sentencepiece" and "huggingface", the vocabulary of a ``file``, or "bytes", with the ids of
-    ByT5 (Xue et al. 2022)."""
+    ByT5 (Xue et al. 2022). ``data.source_kind`` sets "speech", "image" and "vectors"."""
     vocab_size: Annotated[int, Range(5)] | None = 8000
     """Size of each vocabulary of subwords: four control symbols, 256 bytes, the alphabet, then
     longer subwords. For characters and words it is the maximum size; None: no maximum."""
@@ -47,7 +60,7 @@ class TokenizerConfig(Settings, group="tokenizer"):
     sentinels: Annotated[int, Range(0, 1000)] = 0
 
     def _objections(self) -> Iterator[str]:
-        learned = {*self.algorithms} - {*SYMBOLS, *FILES}
+        learned = {*self.algorithms} - {*SYMBOLS, *FILES, *VECTORS}
         if self.vocab_size is None and learned:
             yield f"tokenizer.vocab_size=null: a vocabulary of {min(learned)} needs a size"
         if self.sampling and not learned:
@@ -79,6 +92,8 @@ class TokenizerConfig(Settings, group="tokenizer"):
                 f"tokenizer.file is not read with tokenizer={self.algorithm}; leave it out, or set "
                 "tokenizer=sentencepiece or huggingface"
             )
+        if self.algorithms[1] in VECTORS:
+            yield f"tokenizer.target={self.algorithms[1]}: only a source can be files"
         if len(self.files) != 2:
             yield "tokenizer.file must be one file, or [SOURCE,TARGET]"
 

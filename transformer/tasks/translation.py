@@ -97,7 +97,8 @@ class TranslationModule(UpdateModule):
 
     def _r_drop_loss(self, batch: Batch) -> tuple[Tensor, int, dict[str, Tensor]]:
         """Two passes in one, under different dropout."""
-        hidden = self.model(batch.source.repeat(2, 1), batch.target_input.repeat(2, 1))
+        twice = torch.cat((batch.source, batch.source))
+        hidden = self.model(twice, batch.target_input.repeat(2, 1))
         # (2 batch) target width -> 2 (batch target) width -> 2 token width
         hidden = hidden.view(2, -1, hidden.size(-1)).index_select(1, batch.labeled)
         hidden, weight = joined_bias(hidden, self.model.projection)
@@ -280,7 +281,9 @@ class TranslationTask(Task):
             checkpoint, search=config.decoding, batch_tokens=search_tokens(config), device=device
         )
         precision = resolve_precision(config.trainer).precision
-        detector = Detector.load(checkpoint, config.data)
+        # Its flags compare a translation with the source text.
+        of_text = config.data.source_kind == "text"
+        detector = Detector.load(checkpoint, config.data) if of_text else None
 
         def evaluate(split: str) -> Evaluation:
             texts = self.data.texts(split)
@@ -289,7 +292,9 @@ class TranslationTask(Task):
                 translations = by_sentence.translate(texts.sources)
             warn_about_length_limit([length_counts(translations)])
             outputs = as_outputs(translations, by_sentence)
-            failures = find_failures(detector, texts.sources, texts.references, outputs)
+            failures = detector and find_failures(
+                detector, texts.sources, texts.references, outputs
+            )
             hypotheses = [translation.text for translation in translations]
             scores = score(
                 hypotheses, texts.references, config=config.metrics, sources=texts.sources

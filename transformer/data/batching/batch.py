@@ -6,13 +6,15 @@ from typing import TypeVar
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from transformer.settings.tokenizer import BOS, EOS, PAD
 
 Row = Sequence[int] | np.ndarray
-"""Subword ids of a sentence, without bos or eos."""
+"""Subword ids of a sentence, without bos or eos; or vectors of a file, ``length channel``."""
+Source = Int[Tensor, "batch source"] | Float[Tensor, "batch source channel"]
+"""Tokens padded with PAD, or vectors padded with NaN, so that a tensor tells its lengths."""
 
 UNTAGGED = -1
 """Tag of a subword that does not begin a word."""
@@ -24,8 +26,8 @@ P = TypeVar("P", bound="PaddedBatch")
 class PaddedBatch:
     """Sentences of one step as tensors with a row for each, padded with PAD at the right."""
 
-    source: Int[Tensor, "batch source"]
-    """Source subwords and EOS."""
+    source: Source
+    """Source subwords and EOS; or vectors, without any end."""
 
     @property
     def size(self) -> int:
@@ -34,8 +36,8 @@ class PaddedBatch:
 
     @property
     def source_tokens(self) -> int:
-        """Source tokens without padding, EOS included."""
-        return int((self.source != PAD).sum())
+        """Source tokens without padding, EOS included; or vectors."""
+        return int(is_token(self.source).sum())
 
     @property
     def tokens(self) -> int:
@@ -45,9 +47,9 @@ class PaddedBatch:
     @property
     def positions(self) -> int:
         """Tokens of all sides with padding."""
-        return sum(side.numel() for side in self.text())
+        return sum(side.shape[0] * side.shape[1] for side in self.text())
 
-    def text(self) -> tuple[Int[Tensor, "batch _"], ...]:
+    def text(self) -> tuple[Tensor, ...]:
         """Return the subwords of the source and, of pairs, of the target, with eos and padding."""
         return (self.source,)
 
@@ -100,7 +102,7 @@ class Batch(PaddedBatch):
     def tokens(self) -> int:
         return self.source_tokens + self.target_tokens
 
-    def text(self) -> tuple[Int[Tensor, "batch source"], Int[Tensor, "batch target"]]:
+    def text(self) -> tuple[Source, Int[Tensor, "batch target"]]:
         return self.source, self.target_output
 
     def _rows(self, rows: slice) -> "Batch":
@@ -137,8 +139,13 @@ class TaggedBatch(PaddedBatch):
         return TaggedBatch(self.source[rows, :length], tags, flat_indices(tags != UNTAGGED))
 
 
-def _longest(subwords: Int[Tensor, "batch length"]) -> int:
-    return int((subwords != PAD).any(0).sum())
+def is_token(side: Source) -> Bool[Tensor, "batch source"]:
+    """True where a side is not padding."""
+    return ~side[..., 0].isnan() if side.is_floating_point() else side != PAD
+
+
+def _longest(side: Source) -> int:
+    return int(is_token(side).any(0).sum())
 
 
 def collate(
@@ -176,8 +183,18 @@ def flat_indices(chosen: Bool[Tensor, "batch length"]) -> Int[Tensor, " chosen"]
     return chosen.flatten().nonzero().squeeze(1)
 
 
-def pad_source(sources: Sequence[Row]) -> Int[Tensor, "batch source"]:
-    """Append EOS to each source and pad at the right, in training and inference."""
+def pad_source(sources: Sequence[Row]) -> Source:
+    """Append EOS to each source and pad at the right, in training and inference.
+
+    Vectors are padded with NaN, and have no end.
+    """
+    first = sources[0] if len(sources) else None
+    if isinstance(first, np.ndarray) and first.ndim == 2:
+        longest = max(map(len, sources))
+        padded = np.full((len(sources), longest, first.shape[1]), np.nan, dtype=np.float32)
+        for row, vectors in zip(padded, sources, strict=True):
+            row[: len(vectors)] = vectors
+        return torch.from_numpy(padded)
     return _pad(sources, bos=False)
 
 

@@ -1,7 +1,8 @@
 """Encoded sentence pairs: text to Arrow files, and the files as memory maps.
 
 A folder of a corpus has a shard for each block of pairs. Its columns are lists of token ids
-(``source``, ``target``), and, if they are needed, the text of both sides and word links.
+(``source``, ``target``), and, if they are needed, the text of both sides and word links. Sources of
+files are lists of vectors in float16, precise to 0.0005 of a log-mel.
 """
 
 import json
@@ -62,7 +63,7 @@ class EncodedCorpus:
             if all(name in batch.schema.names for batch in self._batches):
                 columns = [batch.column(name) for batch in self._batches]
                 self._columns[name] = [
-                    (column.values.to_numpy(), column.offsets.to_numpy()) for column in columns
+                    (_numbers(column.values), column.offsets.to_numpy()) for column in columns
                 ]
         self._starts = np.cumsum([0, *(batch.num_rows for batch in self._batches)])
 
@@ -84,7 +85,7 @@ class EncodedCorpus:
         return sum(int((values == token).sum()) for values, _ in self._columns[side])
 
     def ids(self, side: str, pairs: Indices) -> list[np.ndarray]:
-        """Return the subword ids of some pairs on a side, without bos or eos."""
+        """Return the subword ids of some pairs on a side, without bos or eos; or vectors."""
         column = self._columns[side]
         ids = []
         for batch, row in self._indices(pairs):
@@ -112,6 +113,13 @@ class EncodedCorpus:
         return zip(batch.tolist(), (pairs - self._starts[batch]).tolist(), strict=True)
 
 
+def _numbers(values: pa.Array) -> np.ndarray:
+    """The token ids of all pairs, or their vectors, without a copy."""
+    if pa.types.is_fixed_size_list(values.type):
+        return values.values.to_numpy().reshape(-1, values.type.list_size)
+    return values.to_numpy()
+
+
 def _mapped(path: Path) -> list[pa.RecordBatch]:
     try:
         reader = pa.ipc.open_file(pa.memory_map(str(path)))
@@ -127,14 +135,17 @@ LinksOfPairs = Callable[[], Iterator[WordLinks]]
 
 # Pairs of a shard: the work that a killed process loses, some seconds.
 _BLOCK = 65_536
+# Those whose source is a file, of which a second of sound has 32 kB.
+_FILES_BLOCK = 256
 
 
 # Seconds between two log messages.
 _INTERVAL = 10.0
 
 
-# Pairs encoded at once: some 10 MB of memory.
+# Pairs encoded at once: some 10 MB of memory; fewer of files.
 _CHUNK = 16_384
+_FILES_CHUNK = 64
 
 
 _COUNTS = b"counts"
@@ -206,7 +217,8 @@ def encode_corpus(
     with _errors_of_encoding(split, parts):
         deduplicate = filters is not None and filters.deduplicate
         first = first_occurrences(pairs()) if deduplicate else None
-        missing = _missing(split, writer, _blocks(pairs, links, first))
+        size = _FILES_BLOCK if tokenizer.reads_files else _BLOCK
+        missing = _missing(split, writer, _blocks(pairs, links, first, size))
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         _write(missing, writer, (cores or 1) if workers is None else workers)
     os.replace(parts, folder)
@@ -232,19 +244,22 @@ def _errors_of_encoding(split: str, parts: Path) -> Iterator[None]:
 
 
 def _blocks(
-    pairs: Pairs, links: LinksOfPairs | None, first: Bool[np.ndarray, " pair"] | None
+    pairs: Pairs,
+    links: LinksOfPairs | None,
+    first: Bool[np.ndarray, " pair"] | None,
+    size: int = _BLOCK,
 ) -> Iterator[Block]:
     """Yield the corpus in blocks; the last is shorter, and empty if it is the only one."""
     stream = iter(pairs())
     linked = None if links is None else links()
     number = 0
-    while (chunk := list(islice(stream, _BLOCK))) or number == 0:
-        start = number * _BLOCK
+    while (chunk := list(islice(stream, size))) or number == 0:
+        start = number * size
         yield Block(
             number,
             chunk,
             None if linked is None else [next(linked) for _ in chunk],
-            None if first is None else first[start : start + _BLOCK],
+            None if first is None else first[start : start + size],
         )
         number += 1
     if linked is not None:
@@ -308,10 +323,11 @@ def encode(
     kept: list[int] = []
     dropped = Counter[str]()
     # Arrays take a tenth of the memory of lists.
-    sources: list[array[int]] = []
+    sources: list[Any] = []
     targets: list[array[int]] = []
-    for start in range(0, len(pairs), _CHUNK):
-        chunk = pairs[start : start + _CHUNK]
+    size = _FILES_CHUNK if tokenizer.reads_files else _CHUNK
+    for start in range(0, len(pairs), size):
+        chunk = pairs[start : start + size]
         for index, (source, target) in enumerate(tokenizer.encode_pairs(chunk), start):
             reason = None if filters is None else filters.reason(len(source), len(target))
             if reason is None and first is not None and not first[index]:
@@ -320,9 +336,15 @@ def encode(
                 dropped[reason] += 1
                 continue
             kept.append(index)
-            sources.append(array("i", source))
+            # In halves, NaN stays NaN.
+            of_file = tokenizer.reads_files
+            sources.append(source.astype(np.float16) if of_file else array("i", source))
             targets.append(array("i", target))
-    columns: dict[str, Any] = {"source": _lists(sources), "target": _lists(targets)}
+    column = _vectors(sources, tokenizer.source_vocab_size) if tokenizer.reads_files else None
+    columns: dict[str, Any] = {
+        "source": _lists(sources) if column is None else column,
+        "target": _lists(targets),
+    }
     if texts:
         for number, side in enumerate(SIDES):
             text = [pairs[index][number] for index in kept]
@@ -335,6 +357,15 @@ def _lists(rows: Sequence[Sequence[int]]) -> pa.ListArray:
     np.cumsum([len(row) for row in rows], out=bounds[1:])
     subwords = np.fromiter(chain.from_iterable(rows), dtype=np.int32, count=int(bounds[-1]))
     return pa.ListArray.from_arrays(bounds, subwords)
+
+
+def _vectors(rows: Sequence[np.ndarray], channels: int) -> pa.ListArray:
+    """A column of sequences of vectors."""
+    bounds = np.zeros(len(rows) + 1, dtype=np.int32)
+    np.cumsum([len(row) for row in rows], out=bounds[1:])
+    joined = np.concatenate([np.zeros((0, channels), dtype=np.float16), *rows])
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(joined.ravel()), channels)
+    return pa.ListArray.from_arrays(bounds, vectors)
 
 
 def count_pairs(shards: Iterable[Path]) -> tuple[int, Counter[str]]:

@@ -6,8 +6,8 @@ worker or rank. Segmentations are the best, or sampled (Kudo 2018, section 3).
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import NamedTuple
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -28,6 +28,9 @@ from transformer.data.text_noise import (
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.settings.data import AugmentationConfig, DataConfig
 
+if TYPE_CHECKING:
+    from transformer.data.features.extractor import FeatureExtractor
+
 Lines = Int[np.ndarray, " pair"]
 
 
@@ -39,7 +42,7 @@ _SAMPLED_PAIRS = 1_000
 _CHANGED_PAIRS = 200
 
 
-SOURCE_SEGMENTATION, TARGET_SEGMENTATION, DISTURBANCE, NEXT_PAIR, NOISE = range(5)
+SOURCE_SEGMENTATION, TARGET_SEGMENTATION, DISTURBANCE, NEXT_PAIR, NOISE, VECTORS = range(6)
 """Purposes of random numbers."""
 
 
@@ -67,10 +70,14 @@ class Segmented(NamedTuple):
 
 @dataclass(frozen=True)
 class SegmentationSampler:
-    """Samples segmentations of pairs, or takes the best ones without ``tokenizer.sampling``."""
+    """Samples segmentations of pairs, or takes the best ones without ``tokenizer.sampling``.
+
+    With ``training``, sources of vectors are masked or moved as the settings say.
+    """
 
     tokenizer: Tokenizer
     data: DataConfig
+    training: bool = False
 
     def ids(
         self,
@@ -86,6 +93,12 @@ class SegmentationSampler:
         """
         changed = changed or {}
         source: list[Row] = [*corpus.ids("source", pairs)]
+        if self._extractor is not None:
+            seeds = pair_seeds(self.data.seed, epoch, numbers, VECTORS).tolist()
+            source = [
+                self._extractor.augmented(row.astype(np.float32), seed)
+                for row, seed in zip(source, seeds, strict=True)
+            ]
         target: list[Row] = [*corpus.ids("target", pairs)]
         sampling = self.tokenizer.config.sampling > 0
         indices = list(range(len(pairs))) if sampling else list(changed)
@@ -105,6 +118,19 @@ class SegmentationSampler:
                     target[index] = drawn_target
                 used.add(index)
         return Segmented(source, target, frozenset(used & changed.keys()))
+
+    @cached_property
+    def _extractor(self) -> "FeatureExtractor | None":
+        """What changes vectors in training, as the settings of the run say; None if nothing is."""
+        speech = self.data.speech
+        image = self.data.image
+        active = speech.time_masks or speech.frequency_masks or image.shift or image.flip
+        if not (self.training and self.tokenizer.reads_files and active):
+            return None
+        from transformer.data.features.extractor import FeatureExtractor
+
+        config = self.tokenizer.vector_source.config
+        return FeatureExtractor(replace(config, speech=speech, image=image))
 
     def lengths(self, corpus: EncodedCorpus, numbers: Indices) -> Lengths:
         """Return the 95th percentile of the lengths of sampled segmentations, within the budget."""

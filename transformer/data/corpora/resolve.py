@@ -141,9 +141,15 @@ def find_corpus_splits(config: DataConfig) -> dict[str, Split]:
         splits["train"] = replace(splits["train"], links=given_path(config.alignment))
     sizes = {"validation": config.validation_size, "test": config.test_size}
     missing = {name: size for name, size in sizes.items() if name not in splits and size > 0}
-    if "train" not in splits or not missing or (config.documents or 1) > 1:
+    if "train" in splits and missing and (config.documents or 1) == 1:
+        splits |= hold_out(splits["train"], missing, given_path(config.cache))
+    if config.source_kind == "text":
         return splits
-    return splits | hold_out(splits["train"], missing, given_path(config.cache))
+    # The pairs were held out by the paths as they are written: in another folder they are the same.
+    return {
+        name: replace(split, corpus=replace(split.corpus, source_files=True))
+        for name, split in splits.items()
+    }
 
 
 def pocket_splits(source: str, target: str) -> dict[str, Split]:

@@ -62,6 +62,8 @@ class BatchModule(LightningDataModule, ABC):
         # Of the model, bos or eos included; None: unlimited.
         self._positions = model.max_length if model.positions == "learned" else None
         self._augmentation = config.augmentation
+        # How files become vectors; None: sources are text.
+        self._source_config = data.source_config(model.front_end)
         self._cache = given_path(data.cache)
         self._loader: UpdateLoader[Any] | None = None
         self._before: dict[str, Any] | None = None

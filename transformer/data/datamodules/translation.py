@@ -30,7 +30,7 @@ from transformer.data.corpora.split import Split, log_held_out, numbered
 from transformer.data.datamodules.base import BatchModule
 from transformer.data.text.document_windows import joined_pairs
 from transformer.data.text.lines import check_files_exist
-from transformer.data.text.parallel import Pair
+from transformer.data.text.parallel import Pair, at_speeds
 from transformer.data.text.training_filters import Filters
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.data.tokenization.vocabulary import Pairs
@@ -69,6 +69,7 @@ class TranslationData(BatchModule):
         raise_objections(self._objections(config.features, bool(tags.sentences)))
         if initial is not None:
             tags.check_same_tags(initial.tags)
+            self._check_source(initial)
             return initial.with_sampling(self._tokenizer_config.sampling)
         with locked(self._cache):
             return self._learned_tokenizer().with_tags(tags)
@@ -87,17 +88,36 @@ class TranslationData(BatchModule):
                 "data.streaming=false, or loss.alignment_weight=0"
             )
 
+    def _check_source(self, initial: Tokenizer) -> None:
+        """Raise an InputError unless files become the vectors that the checkpoint has learned."""
+        config = self._source_config
+        if (config is not None) is not initial.reads_files:
+            raise InputError(
+                f"data.source_kind={self._data.source_kind}: the checkpoint was trained with other "
+                "sources; set its data.source_kind, or train a new model"
+            )
+        if config is None:
+            return
+        trained = initial.vector_source.config
+        if config.without_training() != trained.without_training():
+            raise InputError(
+                f"data.{trained.kind}, or model.front_end, makes other vectors than the checkpoint "
+                "has learned; leave these keys as they were"
+            )
+
     def _learned_tokenizer(self) -> Tokenizer:
         config = self._tokenizer_config
         cache = self._cache
         if self._stream is not None:
-            return self._stream.learned_tokenizer(config, cache)
+            return self._stream.learned_tokenizer(config, cache, self._source_config)
         split = self._split("train")
         text: Split | BalancedText = (
             split if isinstance(split, Split) else BalancedText(self._data, split.parts)
         )
         fingerprint = text.fingerprint(cache)
-        return Tokenizer.train(config, text.__iter__, cache, fingerprint, split.location)
+        return Tokenizer.train(
+            config, text.__iter__, cache, fingerprint, split.location, self._source_config
+        )
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -152,13 +172,14 @@ class TranslationData(BatchModule):
     def _log_unknown(self) -> None:
         counts = []
         largest = 0.0
+        sides = SIDES[1:] if self.tokenizer.reads_files else SIDES
         for name in ("train", *self.splits):
             corpus = EncodedCorpus(*map(self._encoded_path, self._parts(name)))
-            unknown = {side: corpus.frequency(side, UNK) for side in SIDES}
+            unknown = {side: corpus.frequency(side, UNK) for side in sides}
             counts.append(f"{name} {' and '.join(f'{count:,}' for count in unknown.values())}")
             for side, count in unknown.items():
                 largest = max(largest, count / max(1, int(corpus.lengths(side).sum())))
-        logger.info("unknown tokens of source and target: %s", ", ".join(counts))
+        logger.info("unknown tokens of %s: %s", " and ".join(sides), ", ".join(counts))
         if largest > _MANY_UNKNOWN:
             logger.warning(
                 "%.0f%% of the tokens of a side are unknown; was the vocabulary learned from other "
@@ -169,7 +190,7 @@ class TranslationData(BatchModule):
     @property
     def _filters(self) -> Filters:
         data = self._data
-        return Filters(data.max_length, data.max_ratio, data.deduplicate)
+        return Filters(data.max_length, data.filtered_ratio, data.deduplicate)
 
     @cached_property
     def _splits(self) -> dict[str, AnySplit]:
@@ -198,8 +219,12 @@ class TranslationData(BatchModule):
         tokenizer = self.tokenizer.tagged(split.tags)
         texts = training and (tokenizer.config.sampling > 0 or self._augmentation.active)
         pairs: Pairs = split.__iter__
+        if training and tokenizer.reads_files:
+            pairs = partial(at_speeds, split, self._data.speech.speeds)
         # All that determines the content of the files.
         identity = f"{split.fingerprint(self._cache)} {tokenizer.encoding_fingerprint} {texts}"
+        if training and tokenizer.reads_files:
+            identity += f" {self._data.speech.speeds}"
         if split.sentences > 1:
             pairs = partial(joined_pairs, split, tokenizer, split.sentences)
             identity += f" {split.sentences} {tokenizer.tags.subwords}"
@@ -249,7 +274,7 @@ class TranslationData(BatchModule):
         return BatchDataset(
             corpus,
             np.arange(len(corpus), dtype=np.int32),
-            SegmentationSampler(tokenizer, self._data),
+            SegmentationSampler(tokenizer, self._data, training=True),
             links=self._links,
             augmentation=self._augmentation,
         )

@@ -16,6 +16,7 @@ from typing import Annotated
 
 import fsspec
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from transformer.common.errors import InputError
@@ -24,6 +25,7 @@ from transformer.data.text.lines import decoded_lines, raw_lines, skip_lines
 from transformer.data.text.parallel import (
     AnotherTarget,
     Pair,
+    beside,
     parsed_pairs,
     record_pair,
     unaligned,
@@ -75,6 +77,8 @@ class Shard:
     sides: tuple[str, str]
     max_line: int | None = None
     features: bool = False
+    source_files: bool = False
+    """Whether a source is the path of a file, seen from the folder of the shard."""
 
     @contextmanager
     def opened(self, start: ShardPosition) -> Iterator["ShardReader"]:
@@ -112,8 +116,12 @@ class ShardReader(ABC):
 
     def pairs(self) -> Iterator[Pair]:
         """Yield the next pairs, until some are skipped; InputError if one is no pair."""
+        pairs = self._read()
+        if self._shard.source_files:
+            folder = self._shard.urls[0].rpartition("/")[0] or "."
+            pairs = ((beside(source, folder), target) for source, target in pairs)
         with _explained(self._shard.urls[-1]):
-            yield from self._read()
+            yield from pairs
 
     def skip(self, count: int) -> int:
         """Skip pairs, and return how many there were; their text is not parsed or checked."""
@@ -201,6 +209,12 @@ class RowReader(ShardReader):
         if len(columns) < len({*sides}):
             # Raises InputError, which lists the columns.
             record_pair(dict.fromkeys(table.schema_arrow.names, ""), sides, url)
+        # Bytes in a row are read when they become vectors.
+        in_rows = self._shard.source_files and not pa.types.is_string(
+            table.schema_arrow.field(sides[0]).type
+        )
+        if in_rows:
+            columns.remove(sides[0])
         first = 0
         groups = list(range(table.num_row_groups))
         while groups and first + table.metadata.row_group(groups[0]).num_rows <= self.row:
@@ -209,6 +223,8 @@ class RowReader(ShardReader):
             return
         for batch in table.iter_batches(_ROWS, row_groups=groups, columns=columns):
             for values in batch.slice(min(max(self.row - first, 0), batch.num_rows)).to_pylist():
+                if in_rows:
+                    values[sides[0]] = f"{url.rpartition('/')[2]}#row={self.row}"
                 self.row += 1
                 yield record_pair(values, sides, f"{url}:{self.row}")
             first += batch.num_rows
@@ -281,6 +297,7 @@ def find_shards(
     sides: tuple[str, str],
     max_line: int | None = None,
     features: bool = False,
+    source_files: bool = False,
 ) -> list[Shard]:
     """Return the shards that ``data.train`` names, in the order of their names.
 
@@ -306,7 +323,7 @@ def find_shards(
         shards: Iterable[tuple[str, ...]] = zip(*files, strict=True)
     else:
         shards = ((url,) for url in dict.fromkeys(chain.from_iterable(files)))
-    return [Shard(urls, sides, max_line, features) for urls in shards]
+    return [Shard(urls, sides, max_line, features, source_files) for urls in shards]
 
 
 def shards_fingerprint(shards: Iterable[Shard]) -> str:

@@ -47,6 +47,7 @@ from transformer.data.text.training_filters import Filters, first_occurrences, l
 from transformer.data.text_noise import UNCHANGED, Linked, disturbed, drawn_kinds
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.settings.data import AugmentationConfig, DataConfig
+from transformer.settings.sources import SourceConfig
 from transformer.settings.tokenizer import TokenizerConfig
 
 logger = logging.getLogger(__name__)
@@ -140,7 +141,7 @@ class BufferReader:
         self.tokenizer = tokenizer
         self.augmentation = augmentation
         longest = min(data.max_length, data.budget - 1)
-        self.filters = Filters(longest, data.max_ratio, data.deduplicate)
+        self.filters = Filters(longest, data.filtered_ratio, data.deduplicate)
         self._sampler = SegmentationSampler(tokenizer, data)
         # The position after the last buffer, where the open epoch reads on.
         self._position: Position | None = None
@@ -510,7 +511,13 @@ class TrainingStream:
         """The files; InputError if ``data.train`` names none."""
         data = self._data
         sides = (data.source, data.target)
-        return find_shards(data.train, sides, data.max_line, data.features is not None)
+        return find_shards(
+            data.train,
+            sides,
+            data.max_line,
+            data.features is not None,
+            data.source_kind != "text",
+        )
 
     @cached_property
     def fingerprint(self) -> str:
@@ -521,14 +528,16 @@ class TrainingStream:
         """Yield the first pairs."""
         return islice(chain.from_iterable(shard.pairs() for shard in self.shards), limit)
 
-    def learned_tokenizer(self, config: TokenizerConfig, cache: Path) -> Tokenizer:
+    def learned_tokenizer(
+        self, config: TokenizerConfig, cache: Path, source: SourceConfig | None = None
+    ) -> Tokenizer:
         """Learn a tokenizer from the first pairs, unless it is in the cache."""
 
         def pairs() -> Iterator[Pair]:
             return self.beginning(config.max_sentences)
 
         content = f"stream {self.fingerprint}"
-        return Tokenizer.train(config, pairs, cache, content, name=self.shards[0].urls[0])
+        return Tokenizer.train(config, pairs, cache, content, self.shards[0].urls[0], source)
 
     def batches(self, tokenizer: Tokenizer) -> StreamedBatches:
         """The endless sequence of batches, of which each rank makes its own."""
@@ -536,4 +545,4 @@ class TrainingStream:
         return StreamedBatches(reader, self.fingerprint)
 
     def dataset(self, tokenizer: Tokenizer) -> StreamDataset:
-        return StreamDataset(SegmentationSampler(tokenizer, self._data))
+        return StreamDataset(SegmentationSampler(tokenizer, self._data, training=True))

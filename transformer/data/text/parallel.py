@@ -2,14 +2,16 @@
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 
 from transformer.common.errors import InputError
 from transformer.common.files import given_path, remembered
+from transformer.data.features.reference import Reference
 from transformer.data.text.lines import file_digest, is_large, read_lines
 
 Pair = tuple[str, str]
@@ -42,6 +44,8 @@ class Corpus:
     """"plain", "tsv", "jsonl" or "scan"; None: by the names of the files."""
     features: bool = False
     """Whether features of the source stand between source and target of a TSV file."""
+    source_files: bool = False
+    """Whether a source is the path of a file, seen from the folder of the text."""
 
     @classmethod
     def of(
@@ -78,6 +82,12 @@ class Corpus:
 
     def __iter__(self) -> Iterator[Pair]:
         """Yield (source, target) line by line; after it, any `AnotherTarget` of the source."""
+        if not self.source_files:
+            return self._pairs()
+        folder = str(self.paths[0].parent)
+        return ((beside(source, folder), target) for source, target in self._pairs())
+
+    def _pairs(self) -> Iterator[Pair]:
         lines = [read_lines(path, self.max_line) for path in self.paths]
         if self.kind == "scan":
             return scan_pairs(lines[0], self.paths[0])
@@ -97,6 +107,9 @@ class Corpus:
         for path in self.paths:
             digest.update(f"{file_format(path)} {path.suffix == '.gz'} ".encode())
             digest.update(file_digest(path, cache))
+        if self.source_files:
+            for source, _ in self:
+                digest.update(file_state(source).encode())
         return digest.hexdigest()
 
     def count(self, cache: Path) -> int:
@@ -105,6 +118,30 @@ class Corpus:
             return sum(1 for _ in self)
         question = f"pairs of {self.fingerprint(cache)}"
         return int(remembered(cache, question, lambda: str(sum(1 for _ in self))))
+
+
+def beside(source: str, folder: str) -> str:
+    """A source that is a path, seen from the folder of the text that names it; or a blank one."""
+    if not source.strip() or "://" in source or os.path.isabs(source):
+        return source
+    return f"{folder}/{source}"
+
+
+def file_state(source: str) -> str:
+    """What changes when the file of a source does; nothing is read."""
+    try:
+        state = os.stat(Reference.parse(source).path)
+    except OSError:
+        return f"{source} is not there\n"  # reading it tells why
+    return f"{source} {state.st_size} {state.st_mtime_ns}\n"
+
+
+def at_speeds(pairs: Iterable[Pair], speeds: Sequence[float]) -> Iterator[Pair]:
+    """Each pair at each speed of its sound (Ko et al. 2015, "Audio Augmentation")."""
+    for source, target in pairs:
+        for speed in speeds:
+            reference = replace(Reference.parse(source), speed=speed)
+            yield (source if speed == 1 else str(reference)), target
 
 
 def file_format(path: str | Path) -> str:

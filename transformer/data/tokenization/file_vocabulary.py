@@ -33,6 +33,7 @@ from transformer.settings.tokenizer import (
     SENTINEL,
     SYMBOLS,
     UNK,
+    VECTORS,
     TokenizerConfig,
 )
 
@@ -282,6 +283,10 @@ def open_vocabulary(
 ) -> Vocabulary:
     """Return the vocabulary of the source (``side`` 0) or the target (1)."""
     algorithm = config.algorithms[side]
+    if algorithm in VECTORS:
+        from transformer.data.tokenization.vector_source import VectorSource
+
+        return VectorSource(model)
     if algorithm in FILES:
         return FileVocabulary(model, algorithm, tags, threads)
     if algorithm in SYMBOLS:

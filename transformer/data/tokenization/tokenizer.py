@@ -8,8 +8,9 @@ from dataclasses import asdict, replace
 from functools import cache
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from transformer.common.errors import InputError
@@ -19,7 +20,14 @@ from transformer.data.tokenization.file_vocabulary import open_vocabulary, with_
 from transformer.data.tokenization.normalization import normalize
 from transformer.data.tokenization.tags import UNTAGGED, SourceTags, Tags, parse_tags
 from transformer.data.tokenization.vocabulary import Pairs
-from transformer.settings.tokenizer import TokenizerConfig
+from transformer.settings.sources import SourceConfig
+from transformer.settings.tokenizer import VECTORS, TokenizerConfig
+
+if TYPE_CHECKING:  # it imports what reads files
+    from transformer.data.tokenization.vector_source import VectorSource
+
+Row = Sequence[int] | np.ndarray
+"""A side of a pair: subword ids, without bos or eos, or vectors, ``length channel``."""
 
 
 class Tokenizer:
@@ -50,20 +58,40 @@ class Tokenizer:
         cache: Path | None = None,
         content: str | None = None,
         name: object = "the training text",
+        source: SourceConfig | None = None,
     ) -> "Tokenizer":
         """Learn the vocabularies from the training text, called ``name`` in messages.
 
         The folder ``cache`` stores them by the config and ``content``, the fingerprint of the text
-        (None: it is computed). Raises InputError if the text is unsuitable.
+        (None: it is computed). Sources of files become vectors by ``source``. Raises InputError if
+        the text is unsuitable.
         """
         from transformer.data.tokenization.vocabulary_training import vocabularies
 
-        return cls(config, *vocabularies(config, pairs, cache, content, name))
+        source_model, target_model = vocabularies(config, pairs, cache, content, name)
+        if source is not None:
+            from transformer.data.tokenization.vector_source import model_of_vectors
+
+            source_model = model_of_vectors(source)
+        return cls(config, source_model, target_model)
 
     @property
     def joint(self) -> bool:
         """True when both languages share one vocabulary."""
         return self._source is self._target
+
+    @property
+    def reads_files(self) -> bool:
+        """Whether a source is the path of a file, which becomes vectors."""
+        return self.config.algorithms[0] in VECTORS
+
+    @property
+    def vector_source(self) -> "VectorSource":
+        """What reads these files."""
+        from transformer.data.tokenization.vector_source import VectorSource
+
+        assert isinstance(self._source, VectorSource)
+        return self._source
 
     @property
     def same_ids(self) -> bool:
@@ -76,7 +104,7 @@ class Tokenizer:
 
     @property
     def source_vocab_size(self) -> int:
-        """Number of source subwords and tags."""
+        """Number of source subwords and tags; of a source of files, the numbers of a vector."""
         return len(self._source)
 
     @property
@@ -115,18 +143,21 @@ class Tokenizer:
         tagged.source_tags = tags
         return tagged
 
-    def encode_source(self, texts: Sequence[str]) -> list[list[int]]:
+    def encode_source(self, texts: Sequence[str]) -> list[Any]:
         """Return the subword ids of source texts, without bos or eos; a blank text has none.
 
         A text begins with its own tags (`TaggedText`), or with those of the tokenizer (`tagged`).
+        If the tokenizer reads files, they are arrays ``length channel`` instead.
         """
+        if self.reads_files:
+            return self.vector_source.read(texts)
         return self._prefixed(texts, self._source.encode(texts))
 
     def encode_target(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the subword ids of target texts, without tags, bos or eos; a blank has none."""
         return self._target.encode(texts)
 
-    def encode_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[list[int], list[int]]]:
+    def encode_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[Any, list[int]]]:
         """Return the subword ids of (source, target) texts with their tags, as `encode_source`."""
         sources = [source for source, _ in pairs]
         targets = self.encode_target([target for _, target in pairs])
@@ -162,8 +193,10 @@ class Tokenizer:
     def _leading(self, tags: SourceTags) -> list[int]:
         return [self._source.first_tag + index for index in self.tags.indices(tags)]
 
-    def leading_tags(self, source: Sequence[int]) -> int:
+    def leading_tags(self, source: Row) -> int:
         """Return the number of tags that a source begins with."""
+        if self.reads_files:
+            return 0
         return sum(1 for _ in takewhile(lambda subword: subword >= self._source.first_tag, source))
 
     def decode_source(self, ids: Iterable[Sequence[int]]) -> list[str]:
@@ -181,8 +214,13 @@ class Tokenizer:
         """Return target subwords as spelled in the vocabulary, control symbols too."""
         return self._target.spelled(ids)
 
-    def source_subwords(self, ids: Iterable[int]) -> list[str]:
-        """Return source subwords as spelled in the vocabulary, control symbols too."""
+    def source_subwords(self, ids: Any) -> list[str]:
+        """Return source subwords as spelled in the vocabulary, control symbols too.
+
+        Of the vectors of a file they are names, such as times.
+        """
+        if self.reads_files and isinstance(ids, np.ndarray):
+            return self.vector_source.labels(ids)
         return self._source.spelled(ids)
 
     def with_sampling(self, sampling: float) -> "Tokenizer":

@@ -24,6 +24,7 @@ from transformer.settings.tokenizer import (
     PAD,
     SYMBOLS,
     UNK,
+    VECTORS,
     TokenizerConfig,
 )
 
@@ -65,6 +66,8 @@ def vocabularies(
 def _learn(config: TokenizerConfig, pairs: Pairs, name: object) -> tuple[bytes, bytes | None]:
     def learn(texts: Iterable[str], side: int) -> bytes:
         algorithm = config.algorithms[side]
+        if algorithm in VECTORS:
+            return b"files"  # Tokenizer.train knows how they become vectors
         if algorithm in FILES:
             return read_vocabulary(config, side)
         if algorithm in SYMBOLS:

@@ -10,12 +10,11 @@ from dataclasses import replace
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from transformer.decoding.batching import bucket_batches
 from transformer.decoding.search.search import LogProbabilities, StepFunction
 from transformer.model.attention.kv_cache import BLOCK, DecoderCache
-from transformer.model.attention.masks import padding_mask
+from transformer.model.attention.masks import Source, padding_mask
 from transformer.model.encoder import Memory
 from transformer.model.layers.quantization import with_outputs
 from transformer.model.transformer import Transformer
@@ -31,11 +30,11 @@ class ModelStep:
     def __init__(
         self,
         model: Transformer,
-        source: Int[Tensor, "batch source"],
+        source: Source,
         beam: int,
         shortlist: Int[Tensor, " tokens"] | None = None,
     ) -> None:
-        """Encode padded source tokens.
+        """Encode padded source tokens, or vectors.
 
         With a ``shortlist`` of target tokens, a token is its index there, here and in the result.
         """
@@ -81,19 +80,22 @@ def next_log_probabilities(
     return project(model.decode(tokens, cache)[:, -1]).float().log_softmax(dim=-1)
 
 
-def encode(model: Transformer, source: Int[Tensor, "batch source"]) -> Memory:
-    """Encode tokens padded at the right; a CPU encodes similar lengths together, to pad less."""
+def encode(model: Transformer, source: Source) -> Memory:
+    """Encode a source padded at the right; a CPU encodes similar lengths together, to pad less."""
     parts: list[tuple[slice | list[int], int]] = [(slice(None), source.size(1))]
     if source.device.type == "cpu":
-        lengths = (source != model.config.pad).sum(1).tolist()
+        lengths = padding_mask(source, model.config.pad).sum((1, 2, 3)).tolist()
         parts = [(rows, lengths[rows[0]]) for rows in bucket_batches(lengths, ENCODED)]
+    encoded = [(rows, model.encode(source[rows, :length])) for rows, length in parts]
+    first = encoded[0][1].hidden
     # The softmax of the decoder is faster with at least BLOCK positions.
-    source = F.pad(source, (0, max(0, BLOCK - source.size(1))), value=model.config.pad)
-    encoded = [(rows, model.encode(source[rows, :length]).hidden) for rows, length in parts]
-    hidden = encoded[0][1].new_zeros(*source.shape, encoded[0][1].size(2))
+    longest = max(BLOCK, *(part.hidden.size(1) for _, part in encoded))
+    hidden = first.new_zeros(len(source), longest, first.size(2))
+    mask = torch.zeros(len(source), 1, 1, longest, dtype=torch.bool, device=source.device)
     for rows, part in encoded:
-        hidden[rows, : part.size(1)] = part
-    return Memory(hidden, padding_mask(source, model.config.pad))
+        hidden[rows, : part.hidden.size(1)] = part.hidden
+        mask[rows, ..., : part.hidden.size(1)] = part.mask
+    return Memory(hidden, mask)
 
 
 class Ensemble(nn.Module):
@@ -160,7 +162,7 @@ class EnsembleStep:
 
 def build_step(
     model: Model,
-    source: Int[Tensor, "batch source"],
+    source: Source,
     beam: int,
     shortlist: Int[Tensor, " tokens"] | None = None,
 ) -> StepFunction:

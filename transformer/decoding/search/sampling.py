@@ -10,10 +10,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from transformer.data.batching.batch import Row
 from transformer.decoding.search.search import (
     Advanced,
     Finished,
@@ -71,9 +73,10 @@ def sample_search(
     return [sorted(of_sentence, key=lambda sample: -sample.score) for of_sentence in samples]
 
 
-def derive_seed(subwords: Sequence[int], seed: int) -> int:
-    """A seed that depends on the text, not on its batch or its index in the input."""
-    digest = hashlib.sha256(repr((seed, list(subwords))).encode()).digest()
+def derive_seed(source: Row, seed: int) -> int:
+    """A seed that depends on the source, not on its batch or its index in the input."""
+    values: object = source.tobytes() if isinstance(source, np.ndarray) else list(source)
+    digest = hashlib.sha256(repr((seed, values)).encode()).digest()
     return int.from_bytes(digest[:7], "big")
 
 

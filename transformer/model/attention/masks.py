@@ -18,10 +18,15 @@ _ALIGNMENT = 8
 """Elements; fused kernels on a GPU copy a mask whose rows do not begin at a multiple."""
 
 
-def padding_mask(tokens: Int[Tensor, "batch source"], pad: int) -> Bool[Tensor, "batch 1 1 source"]:
+Source = Int[Tensor, "batch source"] | Float[Tensor, "batch source channel"]
+"""Tokens, or vectors, whose padding is NaN."""
+
+
+def padding_mask(source: Source, pad: int) -> Bool[Tensor, "batch 1 1 source"]:
     """Let every query attend to the real tokens of its sentence, not to padding."""
+    real = ~source[..., 0].isnan() if source.is_floating_point() else source != pad
     # batch source -> batch 1 1 source
-    return (tokens != pad)[:, None, None, :]
+    return real[:, None, None, :]
 
 
 def causal_mask(

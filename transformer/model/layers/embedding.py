@@ -2,7 +2,7 @@
 
 import math
 
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from transformer.model.layers.dropout import Dropout, HiddenStates, TokenDropout
@@ -62,3 +62,34 @@ class Embedding(nn.Module):
         if self.positions is not None:
             embedded = embedded + self.positions(tokens.size(1), start)
         return self.dropout(self.norm(embedded))
+
+
+class VectorEmbedding(nn.Module):
+    """The input of the encoder from a source of vectors: front end, positions, norm and dropout.
+
+    A front end makes a hidden state of each vector (model/front_ends), in place of the token
+    embedding; ``scaled`` multiplies it by ``sqrt(d_model)``, as fairseq's S2T does.
+    """
+
+    def __init__(
+        self,
+        front_end: nn.Module,
+        positions: SinusoidalPositions | LearnedPositions | None,
+        *,
+        width: int,
+        scaled: bool,
+        norm: nn.Module,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        self.front_end = front_end
+        self.scale = math.sqrt(width) if scaled else 1.0
+        self.positions = positions
+        self.norm = norm
+        self.dropout = Dropout(dropout)
+
+    def forward(self, source: Float[Tensor, "batch length channel"]) -> HiddenStates:
+        hidden = self.front_end(source) * self.scale
+        if self.positions is not None:
+            hidden = hidden + self.positions(hidden.size(1))
+        return self.dropout(self.norm(hidden))

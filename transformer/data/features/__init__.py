@@ -1,0 +1,1 @@
+"""Files to sequences of vectors."""

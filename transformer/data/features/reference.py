@@ -1,0 +1,232 @@
+"""Sources that are files: a path, perhaps with a part of the file, and the bytes there."""
+
+import io
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+
+from transformer.common.errors import InputError, MissingFile
+from transformer.common.files import given_path
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_FRAGMENT = re.compile(r"(?P<path>.*)#(?P<fragment>(t|row|speed)=[^#]*)", re.DOTALL)
+_NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]*)?")
+_ROW = re.compile(r"[0-9]{1,18}")
+SPEEDS = (0.5, 2.0)
+"""The slowest and the fastest speed, as in `SpeechConfig.speeds`."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A file, or a part of it, as in W3C Media Fragments: ``talk.wav#t=1.5,4.2``.
+
+    ``start`` and ``end`` are seconds of a sound, before its ``speed`` changes; without ``end`` it
+    is the end of the file. ``row`` counts rows of a Parquet file from 0. Keys are joined by ``&``:
+    ``clips.parquet#row=12&speed=0.9``. Any other ``#`` belongs to the name of the file.
+    """
+
+    path: str
+    start: float = 0.0
+    end: float | None = None
+    row: int | None = None
+    speed: float = 1.0
+
+    @classmethod
+    def parse(cls, text: str) -> "Reference":
+        """Read a source; raises InputError, which names it, for a fragment that is wrong."""
+        match = _FRAGMENT.fullmatch(text)
+        if match is None:
+            return cls(text)
+        values: dict[str, Any] = {}
+        try:
+            for part in match["fragment"].split("&"):
+                key, _, value = part.partition("=")
+                read = _READERS.get(key)
+                if read is None or key in values:
+                    raise InputError(f"{part!r} is {'given twice' if read else 'unknown'}")
+                values[key] = read(value)
+        except InputError as error:
+            raise InputError(
+                f"{printable(text)}: {error}; write #t=START,END (seconds), #row=NUMBER or "
+                "#speed=FACTOR, joined by &"
+            ) from error
+        start, end = values.get("t", (0.0, None))
+        return cls(match["path"], start, end, values.get("row"), values.get("speed", 1.0))
+
+    def __str__(self) -> str:
+        parts = []
+        if self.row is not None:
+            parts.append(f"row={self.row}")
+        if self.start or self.end is not None:
+            start = _written(self.start) if self.start else ""
+            parts.append(f"t={start}," + ("" if self.end is None else _written(self.end)))
+        if self.speed != 1:
+            parts.append(f"speed={_written(self.speed)}")
+        return self.path + ("#" + "&".join(parts) if parts else "")
+
+
+def _number(text: str) -> float:
+    if not _NUMBER.fullmatch(text):
+        raise InputError(f"{text!r} is not a number")
+    return float(text)
+
+
+def _times(text: str) -> tuple[float, float | None]:
+    first, _, last = text.partition(",")
+    start, end = (_number(part) if part else None for part in (first, last))
+    if start is None and end is None:
+        raise InputError(f"t={text} has neither start nor end")
+    if end is not None and end <= (start or 0):
+        raise InputError(f"t={text} ends before it starts")
+    return start or 0.0, end
+
+
+def _row(text: str) -> int:
+    if not _ROW.fullmatch(text):
+        raise InputError(f"row={text} is not the number of a row, from 0")
+    return int(text)
+
+
+def _speed(text: str) -> float:
+    speed = _number(text)
+    slowest, fastest = SPEEDS
+    if not slowest <= speed <= fastest:
+        raise InputError(f"speed={text} is not from {slowest:g} to {fastest:g}")
+    return speed
+
+
+_READERS: dict[str, Any] = {"t": _times, "row": _row, "speed": _speed}
+
+
+def _written(number: float) -> str:
+    """The shortest decimal number of this value, without an exponent."""
+    return np.format_float_positional(number, trim="-")
+
+
+def printable(source: object) -> str:
+    """A source as one line of a message."""
+    text = str(source)
+    return text if text.isprintable() else ascii(text)
+
+
+@contextmanager
+def source_errors(
+    source: object, what: str, advice: str, *errors: type[Exception]
+) -> Iterator[None]:
+    """Turn an error of a file, or one of these, into an InputError of one line that names it.
+
+    ``what`` is the kind of file that was expected, ``advice`` what to do if it is another.
+    """
+    name = printable(source)
+    expected = (OSError, ValueError, *errors)
+    try:
+        yield
+    except InputError as error:
+        if str(error).startswith(name):
+            raise
+        raise InputError(f"{name}: {error}") from error
+    except FileNotFoundError as error:
+        raise MissingFile(f"{name}: no such file; correct the path") from error
+    except IsADirectoryError as error:
+        raise InputError(f"{name}: a folder; name a file in it") from error
+    except PermissionError as error:
+        raise InputError(f"{name}: permission denied; make the file readable") from error
+    except expected as error:
+        reason = " ".join(str(error).split())[:200].rstrip(". ") or type(error).__name__
+        raise InputError(f"{name}: not {what} that can be read ({reason}); {advice}") from error
+
+
+@contextmanager
+def opened(reference: Reference) -> Iterator[BinaryIO]:
+    """The bytes of a source as a file to read: a file, or a value of a Parquet file's row.
+
+    The value is that of the first column of bytes, or of structs of ``bytes`` and ``path``, as the
+    library ``datasets`` writes them. A struct without bytes names a file beside the Parquet file.
+
+    Raises InputError, which may not name the source, or the OSError of the file.
+    """
+    if reference.row is None:
+        with _file(reference.path) as file:
+            yield file
+        return
+    with source_errors(reference, "a Parquet file", "name rows of Parquet files alone"):
+        value = _row_value(reference.path, reference.row)
+    if isinstance(value, str):
+        folder = reference.path.rpartition("/")[0]
+        with _file(os.path.join(folder, value)) as file:
+            yield file
+        return
+    if not value:
+        raise InputError("the row has no bytes; leave it out")
+    yield io.BytesIO(value)
+
+
+@contextmanager
+def _file(path: str) -> Iterator[BinaryIO]:
+    if "://" in path:
+        import fsspec
+
+        from transformer.data.text.url_files import url_errors
+
+        with url_errors(path), fsspec.open(path, "rb") as remote:
+            yield remote
+        return
+    with open(given_path(path), "rb") as file:
+        if not os.fstat(file.fileno()).st_size:
+            raise InputError("the file is empty (0 bytes); write it again, or leave it out")
+        yield file
+
+
+def _row_value(path: str, row: int) -> bytes | str | None:
+    """The bytes of a row, or the path that it has in their place."""
+    state = "" if "://" in path else str(os.stat(given_path(path)).st_mtime_ns)
+    column, ends = _row_groups(path, state)
+    total = ends[-1] if ends else 0
+    if row >= total:
+        raise InputError(f"the file has {total:,} rows; name one from 0 to {total - 1}")
+    group = int(np.searchsorted(ends, row, side="right"))
+    values = _row_group(path, state, group, column)
+    value = values[row - (ends[group - 1] if group else 0)].as_py()
+    if isinstance(value, dict):
+        return value.get("bytes") or value.get("path")
+    return value
+
+
+# `state`: what changes with the file.
+@lru_cache(maxsize=64)
+def _row_groups(path: str, state: str) -> tuple[str, tuple[int, ...]]:
+    """The column of bytes, and the number of rows up to the end of each group."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with _file(path) as file, pq.ParquetFile(file) as parquet:
+        metadata = parquet.metadata
+        sizes = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+        for field in parquet.schema_arrow:
+            if pa.types.is_binary(field.type) or pa.types.is_large_binary(field.type):
+                break
+            if pa.types.is_struct(field.type) and field.type.get_field_index("bytes") >= 0:
+                break
+            if pa.types.is_struct(field.type) and field.type.get_field_index("path") >= 0:
+                break
+        else:
+            raise InputError("no column has bytes; write one of type binary, or {bytes, path}")
+        return field.name, tuple(int(end) for end in np.cumsum(sizes))
+
+
+# Rows are often read one after another, and Parquet unpacks groups of them.
+@lru_cache(maxsize=1)
+def _row_group(path: str, state: str, group: int, column: str) -> "pa.ChunkedArray":
+    import pyarrow.parquet as pq
+
+    # No threads: the workers of a loader are forked.
+    with _file(path) as file, pq.ParquetFile(file, pre_buffer=False) as parquet:
+        return parquet.read_row_group(group, columns=[column], use_threads=False)[column]

@@ -1,0 +1,57 @@
+"""A source side that is no text: the path of a file to a sequence of vectors."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+
+import numpy as np
+from jaxtyping import Float
+
+from transformer.common.schema import typed
+from transformer.data.features.extractor import FeatureExtractor
+from transformer.data.tokenization.tags import Tags
+from transformer.data.tokenization.vocabulary import Vocabulary
+from transformer.settings.sources import SourceConfig
+
+Vectors = Float[np.ndarray, "length channel"]
+"""A source as vectors; NaN stands for what the last one lacks."""
+
+
+def model_of_vectors(config: SourceConfig) -> bytes:
+    """What a tokenizer stores of such a source."""
+    return json.dumps(asdict(config), sort_keys=True).encode()
+
+
+class VectorSource(Vocabulary):
+    """Reads files in place of splitting text; its size is the numbers of a vector."""
+
+    def __init__(self, model: bytes) -> None:
+        """Read a model of `model_of_vectors`; raises ValueError or InputError if damaged."""
+        self.config = typed(SourceConfig, json.loads(model), "source")
+        self.extractor = FeatureExtractor(self.config)
+        self.first_tag = self.config.channels
+        self.tags = Tags()
+        self.control = frozenset()
+
+    def read(self, sources: Sequence[str]) -> list[Vectors]:
+        """The vectors of each file, none of a blank line; InputError if one cannot be read."""
+        nothing = np.zeros((0, self.config.channels), dtype=np.float32)
+        return [self.extractor.vectors(name) if name.strip() else nothing for name in sources]
+
+    def labels(self, row: Vectors) -> list[str]:
+        """Names of the vectors of a source: a time, or the place in a picture."""
+        return self.extractor.labels(row)
+
+    def split(
+        self, sentences: Sequence[str], seeds: Sequence[int] | None = None
+    ) -> list[list[int]]:
+        raise TypeError("a source of vectors is read, not split")
+
+    def decode(self, rows: Iterable[Sequence[int]]) -> list[str]:
+        return ["" for _ in rows]
+
+    def join(self, ids: list[int]) -> str:
+        raise TypeError("vectors are no text")
+
+    def spell(self, token: int) -> str:
+        return f"channel {token}"

@@ -1,0 +1,1 @@
+"""Vectors of a source to hidden states."""
