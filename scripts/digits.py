@@ -7,7 +7,7 @@ as in scikit-learn's example "Recognizing hand-written digits"; the first half i
 end, validation. A string has four pictures of one split, with up to two blank columns before each:
 no picture of test is in a string of train. The same call makes the same pictures. FOLDER gets
 
-- ``pictures/``: PNG, 8 pixels high, white on black;
+- ``pictures/``: PNG, 8 pixels high, black on white;
 - ``train.tsv`` and ``validation.tsv``: lines of a path, relative to FOLDER, and the words, such as
   "seven" and "seven two zero one": single digits and strings;
 - ``test_single.tsv`` and ``test_four.tsv``: single digits, and strings.
@@ -44,7 +44,7 @@ LENGTH = 4
 SEED = 1
 WIDEST_GAP = 2
 BRIGHTEST = 16
-"""The brightest pixel of scikit-learn's pictures."""
+"""The brightest pixel of scikit-learn's pictures, which are white on black."""
 
 Pixels = NDArray[np.float64]
 
@@ -122,7 +122,7 @@ def _write_pictures(folder: Path, name: str, digits: Digits, rows: Sequence[Row]
     (folder / "pictures" / name).mkdir(parents=True, exist_ok=True)
     for number, row in enumerate(rows):
         path = Path("pictures", name, f"{number:05}.png")
-        pixels = digits.picture(row.numbers, row.gaps) * (255 / BRIGHTEST)
+        pixels = 255 * (1 - digits.picture(row.numbers, row.gaps) / BRIGHTEST)
         Image.fromarray(pixels.round().astype(np.uint8)).save(folder / path)
         yield f"{path}\t{digits.words(row.numbers)}\n"
 

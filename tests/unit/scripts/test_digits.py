@@ -18,6 +18,11 @@ def random_digits() -> Digits:
     return Digits(images, generator.integers(0, 10, 1797).tolist())
 
 
+def ink(digits: Digits, number: int) -> np.ndarray:
+    """Black on white, in 256 grays."""
+    return np.round(255 - digits.images[number] * 255 / 16)
+
+
 def read(file: Path) -> list[list[str]]:
     return [line.split("\t") for line in file.read_text("utf-8").splitlines()]
 
@@ -51,7 +56,7 @@ def test_the_pictures_show_what_the_lists_say(tmp_path: Path) -> None:
 
     [path, words] = read(tmp_path / "test_single.tsv")[-1]
     pixels = np.asarray(image.open(tmp_path / path))
-    assert np.array_equal(pixels, np.round(digits.images[1796] * 255 / 16))
+    assert np.array_equal(pixels, ink(digits, 1796))
     assert words == WORDS[digits.labels[1796]]
 
     for row, [path, words] in zip(
@@ -61,9 +66,8 @@ def test_the_pictures_show_what_the_lists_say(tmp_path: Path) -> None:
         assert pixels.shape == (8, 8 * LENGTH + sum(row.gaps))
         ends = np.cumsum([8 + gap for gap in row.gaps])
         for number, end, word in zip(row.numbers, ends, words.split(" "), strict=True):
-            assert np.array_equal(
-                pixels[:, end - 8 : end], np.round(digits.images[number] * 255 / 16)
-            )
+            assert np.array_equal(pixels[:, end - 8 : end], ink(digits, number))
+            assert (pixels[:, : ends[0] - 8] == 255).all()
             assert word == WORDS[digits.labels[number]]
 
 
