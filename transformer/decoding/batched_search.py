@@ -239,6 +239,13 @@ def max_subwords(model: Model) -> int:
     return max(1, model.config.max_length - 1)
 
 
+def max_source(model: Model) -> int:
+    """Maximal subwords of a source, whose end takes one position; or vectors of a file."""
+    members = ensemble_members(model)
+    ends = 1 if model.config.front_end is None else int(model.config.class_token)
+    return max(1, min(member.config.source_positions for member in members) - ends)
+
+
 def rank_by_coverage(
     model: Transformer,
     sources: Sequence[Row],

@@ -20,11 +20,17 @@ from transformer.checkpoint.exported import load_model
 from transformer.common.errors import InputError, errors_name
 from transformer.common.files import given_path
 from transformer.common.hub import is_hub_name
+from transformer.data.features.read_source import ReadSource
 from transformer.data.text.phrases import occurs
 from transformer.data.text.word_alignment import Links, format_links
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner, batched_attention, joined_links
-from transformer.decoding.batched_search import ModelSearcher, hypothesis_texts, max_subwords
+from transformer.decoding.batched_search import (
+    ModelSearcher,
+    hypothesis_texts,
+    max_source,
+    max_subwords,
+)
 from transformer.decoding.batching import make_windows
 from transformer.decoding.constraints.request import Constraints, Request
 from transformer.decoding.constraints.terms import LinkedWords
@@ -33,6 +39,7 @@ from transformer.decoding.long_inputs import (
     SourceLimits,
     SplitLines,
     counting_split_lines,
+    file_segments,
     join_parts,
     split_segments,
 )
@@ -71,6 +78,14 @@ class Candidate:
         }
 
 
+class TimedText(NamedTuple):
+    """The translation of a part of a sound, in seconds of its file."""
+
+    start: float
+    end: float
+    text: str
+
+
 @dataclass(frozen=True)
 class Translation:
     """The translation of one text: its best candidate, and the n-best list."""
@@ -94,6 +109,8 @@ class Translation:
     """Of a source that was split because it is too long for the model (`SourceLimits`)."""
     flags: tuple[str, ...] | None = None
     """On request, the failures of the text (``transformer/quality/failures/flags.py``)."""
+    segments: tuple[TimedText, ...] | None = None
+    """Of a sound: its windows, one after another."""
 
     @property
     def is_unfinished(self) -> bool:
@@ -105,7 +122,8 @@ class Translation:
         return replace(self, unmet=constraints.unmet(self.text)) if constraints else self
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; ``parts`` only of a split source, the rest on request."""
+        """Plain values; ``parts`` only of a split source, ``segments`` of a sound, the rest on
+        request."""
         values = {
             "text": self.text,
             "score": self.score,
@@ -119,6 +137,11 @@ class Translation:
             "unmet": self.unmet,
             "parts": self.parts if self.parts > 1 else None,
             "flags": self.flags,
+            "segments": self.segments
+            and [
+                {"start": round(start, 3), "end": round(end, 3), "text": text}
+                for start, end, text in self.segments
+            ],
         }
         return values | {name: value for name, value in requested.items() if value is not None}
 
@@ -127,6 +150,15 @@ class Translation:
         if self.alignment is None:
             return self.text
         return f"{self.text} ||| {format_links(self.alignment)}"
+
+
+_FILES_BYTES = 1 << 24
+"""Vectors that are in memory together: about eight minutes of sound."""
+
+
+def _size_of_file(request: Request) -> int:
+    assert isinstance(request.text, ReadSource)
+    return int(request.text.vectors.nbytes)
 
 
 BLANK = Translation("", 0.0, (), (Candidate("", 0.0, 0.0, ()),))
@@ -203,7 +235,7 @@ class Translator:
 
     def __post_init__(self) -> None:
         self.aligner.check(self.model.config)
-        longest = max_subwords(self.ensemble)
+        longest = max_source(self.ensemble)
         limits = replace(self.limits, longest=longest, usual=min(longest, self.limits.usual))
         object.__setattr__(self, "limits", limits)
         object.__setattr__(self, "searcher", self.engine(self))
@@ -278,6 +310,9 @@ class Translator:
         counts these in place of a warning. A ``TaggedText`` has its own tags, other texts have the
         tokenizer's. Attention and word links are those of the best candidate; ``alignment=True``
         takes the translator's aligner.
+
+        If the tokenizer reads files, a text is the path of a file, or a `ReadSource`; a long sound
+        is cut into windows. Raises InputError, which names it, for a file that cannot be read.
         """
         if isinstance(texts, str):
             raise TypeError("translate takes a list of texts, not one string; give [text]")
@@ -286,6 +321,10 @@ class Translator:
                 raise TypeError(f"translate takes a list of texts; {text!r} is no string")
         if constraints is None:
             constraints = [None] * len(texts)
+        if self.tokenizer.reads_files and not all(isinstance(text, ReadSource) for text in texts):
+            lines = map(Request, texts, constraints)
+            windows = self.stream_windows(lines, attention=attention, alignment=alignment)
+            return list(chain.from_iterable(translations for _, translations in windows))
         of_texts = [
             constraint.on_source(text) if constraint else None
             for constraint, text in zip(constraints, texts, strict=True)
@@ -295,7 +334,8 @@ class Translator:
         linking = aligner if alignment else None
         with counting_split_lines(self.limits, split_lines) as counted, evaluating(self.ensemble):
             segmented = self._split(texts, of_texts)
-            counted.count(map(len, segmented))
+            if not self.tokenizer.reads_files:  # sound of any length is usual
+                counted.count(map(len, segmented))
             segmented = [
                 self._with_phrases(segments, constraint.must)
                 if constraint and len(segments) > 1
@@ -367,7 +407,11 @@ class Translator:
         """``translate_stream`` by windows, each with its requests."""
         with counting_split_lines(self.limits, name=name) as split_lines:
             requests = map(Request.from_line, lines)
-            for window in make_windows(requests, ready, lambda request: len(request.text)):
+            windows = make_windows(requests, ready, lambda request: len(request.text))
+            if self.tokenizer.reads_files:
+                requests = self._read(requests, name)
+                windows = make_windows(requests, ready, _size_of_file, _FILES_BYTES)
+            for window in windows:
                 translations = self.translate(
                     [request.text for request in window],
                     [request.constraints for request in window],
@@ -377,12 +421,24 @@ class Translator:
                 )
                 yield window, translations
 
+    def _read(self, requests: Iterable[Request], name: Callable[[int], str]) -> Iterator[Request]:
+        """The requests with the vectors of their files; an InputError names the line."""
+        for index, request in enumerate(requests):
+            with errors_name(name(index)):
+                yield replace(request, text=self.tokenizer.vector_source.opened(request.text))
+
     def _split(
         self, texts: Sequence[str], constraints: Sequence[Constraints | None]
     ) -> list[list[Segment]]:
         """The segments of each text; a blank text has none."""
-        encoded = self.tokenizer.encode_source(texts)
         target_tags = self.tokenizer.target_tags(texts)
+        if self.tokenizer.reads_files:
+            sources = map(self.tokenizer.vector_source.opened, texts)
+            return [
+                file_segments(source, constraint, self.tokenizer, self.limits, tags)
+                for source, constraint, tags in zip(sources, constraints, target_tags, strict=True)
+            ]
+        encoded = self.tokenizer.encode_source(texts)
         rows = zip(texts, encoded, constraints, target_tags, strict=True)
         return [
             split_segments(
@@ -465,7 +521,7 @@ class Translator:
             self._candidate(hypotheses, limits)
             for hypotheses in zip(*(beam for beam, _ in parts), strict=False)
         )
-        source = [self.tokenizer.source_subwords(segment.subwords) for segment in segments]
+        source = [self._labels(segment) for segment in segments]
         maps = [weights for _, weights in parts]
         links = None
         if aligner is not None:
@@ -480,12 +536,33 @@ class Translator:
             attention=torch.block_diag(*maps) if attention else None,
             alignment=links,
             parts=len(segments),
+            segments=self._timed(segments, [beam[0] for beam, _ in parts]),
+        )
+
+    def _labels(self, segment: Segment) -> list[str]:
+        """The source subwords, or the times or places of vectors."""
+        if segment.times is None:
+            return self.tokenizer.source_subwords(segment.subwords)
+        return self.tokenizer.vector_source.labels(segment.subwords, segment.times.start)
+
+    def _timed(
+        self, segments: Sequence[Segment], best: Sequence[Hypothesis]
+    ) -> tuple[TimedText, ...] | None:
+        return (
+            tuple(
+                TimedText(segment.times.start, segment.times.end, text)
+                for segment, text in zip(
+                    segments, hypothesis_texts(best, self.tokenizer), strict=True
+                )
+                if segment.times is not None
+            )
+            or None
         )
 
     def _limit(self, segment: Segment) -> int:
         """Maximal subwords of its translation."""
         limit = self.search.limit(len(segment.subwords)) + len(segment.target_tags)
-        return min(self.limits.longest, limit)
+        return min(max_subwords(self.ensemble), limit)
 
     def _candidate(self, hypotheses: Sequence[Hypothesis], limits: Sequence[int]) -> Candidate:
         text = join_parts(hypothesis_texts(hypotheses, self.tokenizer))

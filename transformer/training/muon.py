@@ -54,7 +54,8 @@ class Muon(Optimizer):
 
     Each of several ranks orthogonalizes some of the matrices, and sends the result to the others.
     These are the ranks of the mesh where weights are sharded (FSDP), else all ranks, which must
-    have the same weights and gradients.
+    have the same weights and gradients. DDP sees to that where ranks drop other layers: all get the
+    sum of those that have a gradient, or none.
 
     Args:
         matrices: Weights, with the number of matrices that each stacks: for one head each, or 1.
@@ -212,7 +213,8 @@ def hidden_matrices(model: nn.Module) -> dict[nn.Parameter, int]:
 def orthogonalize(matrices: Matrices, dtype: torch.dtype = torch.float32) -> Matrices:
     """``U V^T`` of each matrix ``U S V^T``, approximately: singular values between 0.84 and 1.13.
 
-    Those below 1e-3 of the root of the sum of their squares stay smaller.
+    Singular values below 1e-3 of the root of the sum of their squares stay smaller. The products
+    are in ``dtype``, the result has the dtype of ``matrices``.
     """
     if matrices.size(1) > matrices.size(2):
         return orthogonalize(matrices.mT, dtype).mT
@@ -227,7 +229,7 @@ def orthogonalize(matrices: Matrices, dtype: torch.dtype = torch.float32) -> Mat
                 a, b, c = a / _SAFETY, b / _SAFETY**3, c / _SAFETY**5
             gram = x @ x.mT
             x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
-    return x.float()
+    return x.to(matrices.dtype)
 
 
 def _orthogonalize_stacked(weights: Matrices, *, count: int, dtype: torch.dtype) -> Matrices:

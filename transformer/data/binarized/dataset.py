@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from transformer.data.batching.batch import Batch, Row, collate
+from transformer.data.batching.batch import Batch, Row, collate, shaped
 from transformer.data.batching.batch_sequence import BatchKey, EpochLengths, Lengths, PlannedDataset
 from transformer.data.binarized.corpus import SIDES, EncodedCorpus, Indices
 from transformer.data.text.parallel import Pair
@@ -92,13 +92,14 @@ class SegmentationSampler:
         A sampled segmentation or a changed pair that does not fit into the batch is not used.
         """
         changed = changed or {}
-        source: list[Row] = [*corpus.ids("source", pairs)]
+        rows = corpus.ids("source", pairs)
         if self._extractor is not None:
             seeds = pair_seeds(self.data.seed, epoch, numbers, VECTORS).tolist()
-            source = [
+            rows = [
                 self._extractor.augmented(row.astype(np.float32), seed)
-                for row, seed in zip(source, seeds, strict=True)
+                for row, seed in zip(rows, seeds, strict=True)
             ]
+        source: list[Row] = [*rows]
         target: list[Row] = [*corpus.ids("target", pairs)]
         sampling = self.tokenizer.config.sampling > 0
         indices = list(range(len(pairs))) if sampling else list(changed)
@@ -286,7 +287,7 @@ class BatchDataset(PlannedDataset[Batch]):
         changed = {} if self._augmented is None else self._augmented.changed(pairs, key.epoch)
         source, target, used = self._sampler.ids(self._corpus, pairs, key.epoch, pairs, changed)
         if self._spelling is None:
-            return collate(source, target)
+            return shaped(collate(source, target), key.shape)
         source_words, target_words = (
             [subword_words([spelling[subword] for subword in row]) for row in rows]
             for spelling, rows in zip(self._spelling, (source, target), strict=True)

@@ -93,6 +93,14 @@ class Tokenizer:
         assert isinstance(self._source, VectorSource)
         return self._source
 
+    def require_text(self, purpose: str) -> None:
+        """Raise InputError, which begins with the purpose, if the tokenizer reads files."""
+        if self.reads_files:
+            raise InputError(
+                f"{purpose} reads source text, and the sources of this model are files "
+                f"({self.config.algorithms[0]}); use a model of text"
+            )
+
     @property
     def same_ids(self) -> bool:
         """True when the same id means the same subword on both sides, as in a joint one."""
