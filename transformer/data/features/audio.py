@@ -22,6 +22,7 @@ _LOWEST_RATE = 1000
 # Samples of a byte: an MP3 of 8 kbit/s has 24. libsndfile believes a longer header, and goes on in
 # silence.
 _MOST_OF_MP3 = 100
+_FIRST_FRAME = 1 << 11
 _CUT = "the file ends before its sound does; copy it again, or leave it out"
 # soundfile's number of samples if the header has none.
 _UNKNOWN = 1 << 62
@@ -42,7 +43,7 @@ def read_audio(reference: Reference, sample_rate: int) -> Float[np.ndarray, " sa
 
     soundfile reads WAV, FLAC, OGG and what else libsndfile knows; soxr resamples. A speed changes
     tempo and pitch alike, by resampling (Ko et al. 2015, "Audio augmentation for speech
-    recognition", section 2). An end after that of the file is that of the file.
+    recognition"). An end after that of the file is that of the file.
 
     Raises InputError, which names the source, for a sound that cannot be read whole, and
     MissingPackage without the extra ``speech``.
@@ -107,7 +108,9 @@ def _samples(
         while missing > 0:
             block = sound.read(min(size, missing), dtype="float32", always_2d=True)
             if not len(block):
-                raise InputError(_CUT)
+                if _is_length_known(sound, file):
+                    raise InputError(_CUT)
+                break
             # frame channel -> frame
             blocks.append(block.mean(axis=1, dtype=np.float32))
             missing -= len(block)
@@ -143,6 +146,22 @@ def _opened_sound(file: BufferedIOBase) -> Iterator[Any]:
         if _is_cut(sound) or (sound.format == "MP3" and sound.frames > _MOST_OF_MP3 * size):
             raise InputError(_CUT)
         yield sound
+
+
+def _is_length_known(sound: Any, file: BufferedIOBase) -> bool:
+    """Whether the length of a sound is that of its header, and not a guess by the first frame.
+
+    It is a guess for an MP3 without the header of Xing or Fraunhofer, which is in its first frame,
+    after tags (ID3v2) whose size has 7 bits in each of 4 bytes.
+    """
+    if sound.format != "MP3":
+        return True
+    file.seek(0)
+    start = file.read(10)
+    tags = sum((byte & 127) << shift for byte, shift in zip(start[6:], (21, 14, 7, 0), strict=True))
+    file.seek(tags if start.startswith(b"ID3") else 0)
+    frame = file.read(_FIRST_FRAME)
+    return any(name in frame for name in (b"Xing", b"Info", b"VBRI"))
 
 
 def _is_cut(sound: Any) -> bool:

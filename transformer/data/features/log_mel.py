@@ -56,7 +56,7 @@ def log_mel(
     a sound that is too short to be mirrored is filled with zeros, and gives one frame.
     """
     window, hop = config.window, config.hop
-    hann, filters = _weights(config.mels, config.sample_rate, window)
+    hann, bands = _weights(config.mels, config.sample_rate, window)
     samples = waveform.astype(np.float32, copy=False)
     if config.seconds is not None:
         samples = samples[: round(config.seconds * config.sample_rate)]
@@ -72,7 +72,11 @@ def log_mel(
     for start in range(0, len(frames), _BLOCK):
         block = slice(start, start + _BLOCK)
         spectrum = np.fft.rfft(frames[block] * hann)
-        energies[block] = (spectrum.real**2 + spectrum.imag**2) @ filters
+        power = spectrum.real**2 + spectrum.imag**2
+        for mel, (bins, weights) in enumerate(bands):
+            # A product of matrices would have other last bits on another number of threads, and
+            # most of its factors would be zero.
+            energies[block, mel] = (power[:, bins] * weights).sum(axis=1)
     logarithms = np.log10(np.maximum(energies, 1e-10))
     return (np.maximum(logarithms, logarithms.max() - 8) + 4) / 4
 
@@ -80,7 +84,14 @@ def log_mel(
 @cache
 def _weights(
     mels: int, sample_rate: int, window: int
-) -> tuple[Float[np.ndarray, " window"], Float[np.ndarray, "bin mel"]]:
+) -> tuple[Float[np.ndarray, " window"], list[tuple[slice, Float[np.ndarray, " bin"]]]]:
+    """The window, and for each mel the bins that its filter covers, with their weights."""
     # Periodic: the window of one more sample, without its last.
     hann = np.hanning(window + 1)[:-1].astype(np.float32)
-    return hann, np.ascontiguousarray(mel_filters(mels, sample_rate, window).T, np.float32)
+    bands = []
+    for weights in mel_filters(mels, sample_rate, window).astype(np.float32):
+        covered = np.flatnonzero(weights)
+        # A filter between two bins covers none.
+        bins = slice(covered[0], covered[-1] + 1) if len(covered) else slice(0)
+        bands.append((bins, weights[bins]))
+    return hann, bands

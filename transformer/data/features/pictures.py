@@ -2,7 +2,7 @@
 
 import warnings
 from io import BufferedIOBase
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, cast
 
 import numpy as np
 from jaxtyping import Float
@@ -63,7 +63,7 @@ def _decoded(file: BufferedIOBase) -> "Image.Image":
         # Pillow refuses a picture only if it is twice as large as its limit.
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         try:
-            picture = Image.open(file, formats=FORMATS)
+            picture = Image.open(cast(IO[bytes], file), formats=FORMATS)
         except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
             raise InputError(
                 f"the picture has more than {Image.MAX_IMAGE_PIXELS:,} pixels; make it smaller"

@@ -193,7 +193,7 @@ def _row_value(path: str, row: int) -> bytes | str | None:
     column, ends = _row_groups(path, state)
     total = ends[-1] if ends else 0
     if row >= total:
-        raise InputError(f"the file has {total:,} rows; name one from 0 to {total - 1}")
+        raise InputError(f"the file has {total:,} rows, and #row= counts from 0; name one of them")
     group = int(np.searchsorted(ends, row, side="right"))
     values = _row_group(path, state, group, column)
     value = values[row - (ends[group - 1] if group else 0)].as_py()
@@ -224,7 +224,8 @@ def _row_groups(path: str, state: str) -> tuple[str, tuple[int, ...]]:
         return field.name, tuple(int(end) for end in np.cumsum(sizes))
 
 
-# Rows are often read one after another, and Parquet unpacks groups of them.
+# Rows are often read one after another, and Parquet unpacks groups of them; the last stays in
+# memory.
 @lru_cache(maxsize=1)
 def _row_group(path: str, state: str, group: int, column: str) -> "pa.ChunkedArray":
     import pyarrow.parquet as pq

@@ -6,7 +6,6 @@ made from; NaN marks padding, single frames of the last vector, too.
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from transformer.model.front_ends.padding import without_padding
 from transformer.model.layers.dropout import HiddenStates
@@ -17,15 +16,11 @@ class _Convolutions(nn.Module):
 
     first: nn.Conv1d
     second: nn.Conv1d
+    activation: nn.Module
 
     def __init__(self, mels: int) -> None:
         super().__init__()
         self.mels = mels
-
-    def activation(
-        self, convolved: Float[Tensor, "batch channels frame"]
-    ) -> Float[Tensor, "batch width frame"]:
-        raise NotImplementedError
 
     def forward(self, source: Float[Tensor, "batch length channels"]) -> HiddenStates:
         # batch length (frame mel) -> batch (length frame) mel
@@ -56,27 +51,19 @@ class WhisperConvolutions(_Convolutions):
         super().__init__(mels)
         self.first = nn.Conv1d(mels, width, kernel_size=3, padding=1)
         self.second = nn.Conv1d(width, width, kernel_size=3, stride=2, padding=1)
-
-    def activation(
-        self, convolved: Float[Tensor, "batch channels frame"]
-    ) -> Float[Tensor, "batch width frame"]:
-        return F.gelu(convolved)
+        self.activation = nn.GELU()
 
 
 class StridedConvolutions(_Convolutions):
     """``GLU(W_2 * GLU(W_1 * x))``, both 5 frames wide, with a stride of 2.
 
-    ``GLU(a, b) = a ⊗ sigmoid(b)``. Wang et al. 2020, "fairseq S2T", section 2.1, after Synnaeve et
-    al. 2020. Four frames become one hidden state. Each convolution has ``2 * width`` channels,
-    which GLU halves.
+    ``GLU(a, b) = a ⊗ sigmoid(b)``. Wang et al. 2020, "fairseq S2T" (Conv1dSubsampler of its code),
+    after Synnaeve et al. 2020. Four frames become one hidden state. Each convolution has
+    ``2 * width`` channels, which GLU halves.
     """
 
     def __init__(self, mels: int, width: int) -> None:
         super().__init__(mels)
         self.first = nn.Conv1d(mels, 2 * width, kernel_size=5, stride=2, padding=2)
         self.second = nn.Conv1d(width, 2 * width, kernel_size=5, stride=2, padding=2)
-
-    def activation(
-        self, convolved: Float[Tensor, "batch channels frame"]
-    ) -> Float[Tensor, "batch width frame"]:
-        return F.glu(convolved, dim=1)
+        self.activation = nn.GLU(dim=1)

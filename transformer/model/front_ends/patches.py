@@ -16,7 +16,7 @@ class PatchEmbedding(nn.Module):
     has a bias, as in the authors' code. Positions are added outside. NaN marks padding.
     """
 
-    def __init__(self, channels: int, width: int, *, class_token: bool = False) -> None:
+    def __init__(self, channels: int, width: int, class_token: bool = False) -> None:
         super().__init__()
         self.linear = Linear(channels, width)
         # Zero, as in the authors' code.

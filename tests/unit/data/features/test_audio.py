@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 import soundfile
 
+from transformer.common.errors import InputError
 from transformer.common.packages import MissingPackage
 from transformer.data.features.audio import read_audio
 from transformer.data.features.reference import Reference
@@ -107,6 +108,27 @@ def test_a_wav_that_was_written_to_a_pipe(tmp_path: Path) -> None:
     data[size : size + 4] = data[4:8] = b"\xff" * 4
     (tmp_path / "b.wav").write_bytes(data)
     assert np.array_equal(read(tmp_path / "b.wav"), read(tmp_path / "a.wav"))
+
+
+@pytest.mark.parametrize("tags", [0, 5000])
+def test_an_mp3_that_does_not_know_its_length(tmp_path: Path, tags: int) -> None:
+    """Of frames of any size, without Xing's header: libsndfile guesses by the first frame.
+
+    One with the header that is as much too short is cut; tags before it change nothing.
+    """
+    data = io.BytesIO()
+    noise = np.random.default_rng(1).standard_normal(RATE)
+    sound = np.append(0.3 * noise, np.zeros(4 * RATE))[::-1]
+    soundfile.write(data, sound, RATE, format="MP3", bitrate_mode="VARIABLE")
+    whole = data.getvalue()
+    tag = b"ID3\4\0\0" + bytes([0, 0, tags >> 7, tags & 127]) + bytes(tags) if tags else b""
+    (tmp_path / "a.mp3").write_bytes(tag + whole[whole.index(whole[:2], 200) :])
+    (tmp_path / "b.mp3").write_bytes(tag + whole[:-1000])
+    (tmp_path / "c.mp3").write_bytes(tag + whole)
+    assert abs(len(read(tmp_path / "a.mp3")) - len(sound)) < 2000
+    with pytest.raises(InputError, match="ends before its sound"):
+        read(tmp_path / "b.mp3")
+    assert len(read(tmp_path / "c.mp3")) == len(sound)
 
 
 @pytest.mark.parametrize("package", ["soundfile", "soxr"])
