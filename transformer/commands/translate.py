@@ -238,6 +238,7 @@ def load_line_translator(
     if config.engine == "ctranslate2" and is_ctranslate2(path) and looks:
         raise InputError(f"{'alignment' if config.alignment else 'attention'}= {needs_run(path)}")
     translator, trained = load_translator(config, loaded=loaded)
+    translator = replace(translator, timestamps=config.timestamps)
     if config.glossary is not None and translator.search.algorithm != "beam":
         raise InputError(
             f"decoding.algorithm={translator.search.algorithm} cannot look for the phrases of "

@@ -152,6 +152,8 @@ class Segment:
     """Whether the text has more than one segment."""
     target_tags: tuple[int, ...] = ()
     """The tags that its translation begins with (``Tags.given``)."""
+    start: float = 0.0
+    """Of a part of a sound: the second at which it starts."""
 
     def requiring(self, phrases: Sequence[str]) -> "Segment":
         """The segment with more required phrases."""
@@ -210,6 +212,24 @@ def split_segments(
         # The first part alone has the prefix.
         if divided:
             divided = replace(divided, prefix="")
+    return segments
+
+
+def sound_segments(
+    windows: Sequence[tuple[float, Float[np.ndarray, "length channel"]]],
+    constraints: Constraints | None,
+    target_tags: Sequence[int],
+) -> list[Segment]:
+    """A sound in windows, each with the second at which it starts; its constraints are divided."""
+    if constraints and constraints.terms:
+        raise InputError("terms are words of a source text, and this source is a file")
+    is_part = len(windows) > 1
+    divided = replace(constraints, must=(), prefix="") if constraints and is_part else constraints
+    segments = [
+        Segment(vectors, divided, is_part, tuple(target_tags), start) for start, vectors in windows
+    ]
+    if constraints and is_part:
+        segments[0] = replace(segments[0], constraints=replace(constraints, must=()))
     return segments
 
 

@@ -24,7 +24,12 @@ from transformer.data.text.phrases import occurs
 from transformer.data.text.word_alignment import Links, format_links
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner, batched_attention, joined_links
-from transformer.decoding.batched_search import ModelSearcher, hypothesis_texts, max_subwords
+from transformer.decoding.batched_search import (
+    ModelSearcher,
+    hypothesis_texts,
+    max_source,
+    max_subwords,
+)
 from transformer.decoding.batching import make_windows
 from transformer.decoding.constraints.request import Constraints, Request
 from transformer.decoding.constraints.terms import LinkedWords
@@ -34,6 +39,7 @@ from transformer.decoding.long_inputs import (
     SplitLines,
     counting_split_lines,
     join_parts,
+    sound_segments,
     split_segments,
 )
 from transformer.decoding.search.model_step import Model, ensemble_members
@@ -71,6 +77,15 @@ class Candidate:
         }
 
 
+class Piece(NamedTuple):
+    """A piece of a text of speech, and the seconds of the sound at which it starts and ends."""
+
+    start: float | None
+    end: float | None
+    """None if the text ends before it."""
+    text: str
+
+
 @dataclass(frozen=True)
 class Translation:
     """The translation of one text: its best candidate, and the n-best list."""
@@ -94,6 +109,8 @@ class Translation:
     """Of a source that was split because it is too long for the model (`SourceLimits`)."""
     flags: tuple[str, ...] | None = None
     """On request, the failures of the text (``transformer/quality/failures/flags.py``)."""
+    pieces: tuple[Piece, ...] | None = None
+    """On request, of speech: the text in pieces, with their times."""
 
     @property
     def is_unfinished(self) -> bool:
@@ -119,6 +136,7 @@ class Translation:
             "unmet": self.unmet,
             "parts": self.parts if self.parts > 1 else None,
             "flags": self.flags,
+            "pieces": None if self.pieces is None else [piece._asdict() for piece in self.pieces],
         }
         return values | {name: value for name, value in requested.items() if value is not None}
 
@@ -174,6 +192,7 @@ def torch_engine(translator: "Translator") -> Searcher:
         translator.search,
         translator.batch_tokens,
         translator.coverage_head,
+        translator.timestamps,
     )
 
 
@@ -197,13 +216,19 @@ class Translator:
     """The head that the coverage penalty reads."""
     limits: SourceLimits = field(default_factory=SourceLimits)
     """Which sources are split; by default those that exceed the positions of the model."""
+    timestamps: bool = False
+    """Whether each text has `Piece`s, with times; for models of speech that write them."""
     engine: Engine = torch_engine
     """Our search, or another program."""
     searcher: Searcher = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.aligner.check(self.model.config)
-        longest = max_subwords(self.ensemble)
+        if self.timestamps and not self.tokenizer.times:
+            raise InputError(
+                "timestamps=true: the model writes no times, as Whisper's do; leave it out"
+            )
+        longest = max_source(self.ensemble)
         limits = replace(self.limits, longest=longest, usual=min(longest, self.limits.usual))
         object.__setattr__(self, "limits", limits)
         object.__setattr__(self, "searcher", self.engine(self))
@@ -381,8 +406,17 @@ class Translator:
         self, texts: Sequence[str], constraints: Sequence[Constraints | None]
     ) -> list[list[Segment]]:
         """The segments of each text; a blank text has none."""
-        encoded = self.tokenizer.encode_source(texts)
         target_tags = self.tokenizer.target_tags(texts)
+        if self.timestamps:
+            # The last symbol is that of a text without times.
+            target_tags = [tags[:-1] for tags in target_tags]
+        if self.tokenizer.fills_windows:
+            windows = self.tokenizer.vector_source.extractor.windows
+            return [
+                sound_segments(windows(text), constraint, tags) if text.strip() else []
+                for text, constraint, tags in zip(texts, constraints, target_tags, strict=True)
+            ]
+        encoded = self.tokenizer.encode_source(texts)
         rows = zip(texts, encoded, constraints, target_tags, strict=True)
         return [
             split_segments(
@@ -480,12 +514,27 @@ class Translator:
             attention=torch.block_diag(*maps) if attention else None,
             alignment=links,
             parts=len(segments),
+            pieces=self._pieces(segments, parts) if self.timestamps else None,
         )
+
+    def _pieces(
+        self, segments: Sequence[Segment], parts: Sequence[tuple[list[Hypothesis], Tensor]]
+    ) -> tuple[Piece, ...]:
+        """The pieces of the best hypotheses, with the start of each window added to their times."""
+        pieces = []
+        for segment, (hypotheses, _) in zip(segments, parts, strict=True):
+            for times, row in self.tokenizer.timed_rows(hypotheses[0].tokens):
+                start, end = (
+                    None if time is None else round(segment.start + time, 3) for time in times
+                )
+                text = self.tokenizer.decode_target([row])[0].replace("\n", " ")
+                pieces.append(Piece(start, end, text))
+        return tuple(pieces)
 
     def _limit(self, segment: Segment) -> int:
         """Maximal subwords of its translation."""
         limit = self.search.limit(len(segment.subwords)) + len(segment.target_tags)
-        return min(self.limits.longest, limit)
+        return min(max_subwords(self.ensemble), limit)
 
     def _candidate(self, hypotheses: Sequence[Hypothesis], limits: Sequence[int]) -> Candidate:
         text = join_parts(hypothesis_texts(hypotheses, self.tokenizer))

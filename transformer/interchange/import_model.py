@@ -47,7 +47,8 @@ from transformer.settings.commands import ImportConfig
 from transformer.settings.data import DataConfig
 from transformer.settings.decoding import SearchConfig
 from transformer.settings.model import ModelConfig
-from transformer.settings.run import RunConfig
+from transformer.settings.run import RunConfig, completed
+from transformer.settings.sources import SourceConfig
 from transformer.settings.tokenizer import EOS, PAD
 
 log = logging.getLogger(__name__)
@@ -61,6 +62,11 @@ class Imported(NamedTuple):
     weights: dict[str, Tensor]
     languages: tuple[str | None, ...]
     decoding: SearchConfig
+
+    @property
+    def source(self) -> SourceConfig | None:
+        """How its files become vectors; None if it reads text."""
+        return self.tokenizer.vector_source.config if self.tokenizer.reads_files else None
 
 
 def import_model(config: ImportConfig) -> Path:
@@ -126,6 +132,8 @@ def imported_payload(imported: Imported, config: RunConfig) -> dict[str, Any]:
     """The content of a checkpoint, with the config of a training run."""
     # The text of its training is unknown; it has learned all of its positions.
     longest_source = imported.model.max_length - 1
+    if imported.source is not None:
+        longest_source = imported.model.source_positions
     portable = Portable(config, imported.tokenizer.to_state(), longest_source)
     return _payload(portable, imported.weights)
 
@@ -141,6 +149,10 @@ def _run(config: ImportConfig, imported: Imported) -> RunConfig:
         languages = config.languages.rpartition("-")[::2]
     source = languages[0] or "source"  # as data=files
     target = languages[1] or "target"
+    vectors = imported.source
+    files: dict[str, Any] = {}
+    if vectors is not None:
+        files = {"source_kind": vectors.kind, vectors.kind: getattr(vectors, vectors.kind)}
     tags = imported.tokenizer.tags
     if tags.both_sides:
         for code in (source, target):
@@ -157,8 +169,9 @@ def _run(config: ImportConfig, imported: Imported) -> RunConfig:
         target_tag="both" if tags.both_sides else DataConfig.target_tag,
         validation=config.validation,
         test=config.test,
+        **files,
     )
-    return RunConfig(data=data, model=imported.model, decoding=imported.decoding)
+    return completed(RunConfig(data=data, model=imported.model, decoding=imported.decoding))
 
 
 def read_folder(folder: Path) -> Imported:

@@ -9,6 +9,7 @@ from transformer.data.features.augmentation import masked, moved
 from transformer.data.features.log_mel import log_mel
 from transformer.data.features.pictures import patches, picture_of, read_picture, require_pictures
 from transformer.data.features.reference import Reference
+from transformer.data.features.windows import sound_windows
 from transformer.settings.sources import SourceConfig
 
 Vectors = Float[np.ndarray, "length channel"]
@@ -45,6 +46,16 @@ class FeatureExtractor:
         else:
             row = read_array(reference, config.vectors)
         return row if training_seed is None else self.augmented(row, training_seed)
+
+    def windows(self, source: str) -> list[tuple[float, Vectors]]:
+        """The windows of a sound (`sound_windows`), each with the second at which it starts."""
+        speech = self.config.speech
+        reference = Reference.parse(source)
+        samples = read_audio(reference, speech.sample_rate)
+        return [
+            (reference.start + start * reference.speed, self._grouped(log_mel(window, speech)))
+            for start, window in sound_windows(samples, speech)
+        ]
 
     def augmented(self, row: Vectors, seed: int) -> Vectors:
         """Change a row of `vectors` as training does; a function of the row and the seed.

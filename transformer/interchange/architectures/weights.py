@@ -51,15 +51,18 @@ def import_weights(
 
     ours: dict[str, Tensor] = {}
     for name, their_name, shape in _pairs(config, architecture):
+        if _is_missing(name, architecture):
+            ours[name] = torch.zeros(shape)
+            continue
         offset = architecture.position_offset if name.endswith("positions.table") else 0
         weight = take(their_name, shape[0] + offset, *shape[1:])[offset:]
         module = name.rpartition(".")[0]
         ours[name] = _along_stream(weight, module, axis) if architecture.halves else weight
-    source_table = rows(f"{architecture.prefix}{_table(config, 'encoder')}", source)
-    target_table = source_table
-    if source is not target:
+    if config.front_end is None:
+        source_table = rows(f"{architecture.prefix}{_table(config, 'encoder')}", source)
+        ours["source_embedding.tokens.lookup.weight"] = target_table = source_table
+    if config.front_end is not None or source is not target:
         target_table = rows(f"{architecture.prefix}{_table(config, 'decoder')}", target)
-    ours["source_embedding.tokens.lookup.weight"] = source_table
     ours["target_embedding.tokens.lookup.weight"] = target_table
     untied = config.tie_embeddings == "inputs"
     ours["projection.weight"] = rows(_OUTPUT, target) if untied else target_table
@@ -87,6 +90,8 @@ def export_weights(
 
     theirs: dict[str, Tensor] = {}
     for name, their_name, _ in _pairs(config, architecture):
+        if _is_missing(name, architecture):
+            continue
         weight = ours[name]
         if architecture.halves:
             weight = _along_stream(weight, name.rpartition(".")[0], axis)
@@ -97,7 +102,8 @@ def export_weights(
         positions = sinusoids(config.max_length, config.d_model)[:, axis]
         for stack in ("encoder", "decoder"):
             theirs[f"model.{stack}.embed_positions.weight"] = positions.clone()
-    for side, stack, ids in (("source", "encoder", source), ("target", "decoder", target)):
+    sides = (("source", "encoder", source), ("target", "decoder", target))
+    for side, stack, ids in sides if config.front_end is None else sides[1:]:
         name = f"{architecture.prefix}{_table(config, stack)}"
         theirs[name] = rows(f"{side}_embedding.tokens.lookup.weight", ids)
     if config.tie_embeddings == "inputs":
@@ -116,6 +122,11 @@ def is_untied(weights: Mapping[str, Tensor], architecture: Architecture) -> bool
     shared = weights.get(f"{architecture.prefix}shared.weight")
     output = weights.get(_OUTPUT)
     return shared is not None and output is not None and not torch.equal(shared, output)
+
+
+def _is_missing(name: str, architecture: Architecture) -> bool:
+    """Whether it is a bias of keys, which Whisper has not: the softmax does not see it."""
+    return architecture.model_type == "whisper" and name.endswith(".key.bias")
 
 
 def _table(config: ModelConfig, stack: str) -> str:
@@ -198,6 +209,9 @@ def _fairseq() -> dict[str, str]:
             f"{side}_embedding.norm": f"model.{stack}.layernorm_embedding",
             f"{side}_embedding.positions.table": f"model.{stack}.embed_positions.weight",
         }
+    # Of Whisper.
+    for number, part in enumerate(("first", "second"), 1):
+        names[f"source_embedding.front_end.{part}"] = f"model.encoder.conv{number}"
     return names
 
 
@@ -222,7 +236,7 @@ def _t5() -> dict[str, str]:
 
 
 FAIRSEQ = _fairseq()
-"""Our names of modules, and those in Marian, Pegasus, M2M-100, BART, mBART and Blenderbot.
+"""Our names of modules, and those in Marian, Pegasus, M2M-100, BART, mBART, Blenderbot and Whisper.
 
 A model has those of its settings; ``*`` is the number of a layer. A name that ends with a weight is
 that of a single tensor."""
