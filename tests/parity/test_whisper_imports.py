@@ -1,6 +1,5 @@
 """An imported Whisper hears, computes and writes what that of transformers does."""
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -50,7 +49,10 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Case]:
     def case(name: str) -> Case:
         folder = tmp_path_factory.mktemp("case")
         there = whisper_folder(folder / "there", **CASES[name])
+        pairs = [f"{file}\tA dog.\n" for file in sound_files(folder / "validation", 3, 2.5)]
+        (folder / "v.tsv").write_text("".join(pairs))
         call = ["import", f"checkpoint={there}", f"output={folder / 'run'}"]
+        call.append(f"validation={folder / 'v.tsv'}")
         if name != "english":
             call.append("languages=de-de")
         assert main(call) == 0
@@ -161,3 +163,46 @@ def test_texts_are_those_of_transformers(
             for translation in translator.translate(sources)
         ]
         assert ours == expected
+
+
+@pytest.mark.parametrize(
+    "name", [*list(CASES)[:1], *(pytest.param(n, marks=pytest.mark.thorough) for n in CASES)]
+)
+def test_an_imported_model_goes_back_bit_for_bit(
+    name: str,
+    imported: Callable[[str], Case],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    case = imported(name)
+    call = ["export", f"checkpoint={case.folder / 'run'}", "format=huggingface", "output=back"]
+    capsys.readouterr()
+    assert main([*call, "max_bleu_loss=100", "trust=true"]) == 0
+    verified = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert verified["equal"] == 1.0, verified
+    before, after = read_weights(case.folder / "there"), read_weights(tmp_path / "back")
+    assert before.keys() - {"proj_out.weight"} == after.keys()
+    assert all(torch.equal(weight, before[key]) for key, weight in after.items())
+    _, features = heard(case, 4)
+    back = hf.WhisperForConditionalGeneration.from_pretrained("back").eval()
+    tokens = torch.arange(30)[None].expand(4, -1)
+    with torch.no_grad():
+        logits = [model(features, decoder_input_ids=tokens).logits for model in (back, case.model)]
+    assert torch.equal(*logits)
+    processor = hf.WhisperProcessor.from_pretrained("back")
+    tokenizer = hf.WhisperTokenizer.from_pretrained(case.folder / "there")
+    texts = [" The dog sleeps.", "dog<|0.02|>", "<|de|> Hündin"]
+    assert processor.tokenizer(texts).input_ids == tokenizer(texts).input_ids
+    assert (
+        main(
+            ["import", "checkpoint=back", "output=second", "languages=de-de"][
+                : 3 + (name != "english")
+            ]
+        )
+        == 0
+    )
+    second = Translator.load("second")
+    assert second.tokenizer.fingerprint == case.translator.tokenizer.fingerprint
+    assert second.model.config == case.translator.model.config

@@ -27,6 +27,7 @@ from transformer.decoding.search.greedy import greedy_search
 from transformer.decoding.search.model_step import Model, build_step, ensemble_members
 from transformer.decoding.search.search import BanningStep, Hypothesis, StepFunction
 from transformer.decoding.search.shortlist import Shortlist
+from transformer.model.attention.masks import Source
 from transformer.model.head_masks import HeadName
 from transformer.model.transformer import Transformer
 from transformer.settings.decoding import SearchConfig
@@ -150,7 +151,6 @@ class ModelSearcher:
             for hypotheses in results
         ]
 
-
     def _speech(self, segments: Sequence[Segment]) -> "SpeechRules | None":
         """The rules of a model of speech (`SpeechTags`); None for other models."""
         tags = self.tokenizer.tags.speech
@@ -252,8 +252,6 @@ def _search(
     max_length = max_subwords(model)
     if speech is not None:
         max_length = max(1, max_length - len(speech.prompts[0]))
-        written = speech.times or ()
-        banned = [token for token in banned if token not in written]
     limits = torch.tensor([min(max_length, config.limit(len(segment))) for segment in segments])
     limits = limits.to(device)
     width = config.width
@@ -261,17 +259,7 @@ def _search(
         limits = constraints.limits(limits, max_length)
         if constraints.must is not None:
             width = int(constraints.must.widths(width).max())
-    banned_tokens = torch.tensor(banned, dtype=torch.long)
-    if shortlist is not None:
-        banned_tokens = torch.isin(shortlist, banned_tokens).nonzero()[:, 0]
-        shortlist = shortlist.to(device)
-    step = build_step(model, pad_source(segments).to(device), width, shortlist)
-    if speech is not None:
-        step = speech.prompted(step, device)
-    if len(banned_tokens):
-        step = BanningStep(step, banned_tokens.to(device))
-    if speech is not None:
-        step = speech.timed(step)
+    step = _step(model, pad_source(segments).to(device), width, banned, shortlist, speech)
     if constraints is not None:
         step = constraints.step(step, limits, width)
         if constraints.must is not None:
@@ -291,6 +279,30 @@ def _search(
         [replace(h, tokens=tuple(ids[token] for token in h.tokens)) for h in hypotheses]
         for hypotheses in results
     ]
+
+
+def _step(
+    model: Model,
+    source: Source,
+    width: int,
+    banned: Sequence[int],
+    shortlist: Int[Tensor, " tokens"] | None,
+    speech: SpeechRules | None,
+) -> StepFunction:
+    """The step of a model without the tokens that no translation has."""
+    device = source.device
+    if speech is not None:
+        banned = [token for token in banned if token not in (speech.times or ())]
+    banned_tokens = torch.tensor(banned, dtype=torch.long)
+    if shortlist is not None:
+        banned_tokens = torch.isin(shortlist, banned_tokens).nonzero()[:, 0]
+        shortlist = shortlist.to(device)
+    step = build_step(model, source, width, shortlist)
+    if speech is not None:
+        step = speech.prompted(step, device)
+    if len(banned_tokens):
+        step = BanningStep(step, banned_tokens.to(device))
+    return step if speech is None else speech.timed(step)
 
 
 def max_subwords(model: Model) -> int:

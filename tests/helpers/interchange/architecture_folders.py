@@ -183,7 +183,12 @@ WHISPER_LANGUAGES = ("en", "de", "ja", "haw")
 
 
 def whisper_folder(
-    folder: Path, *, old_files: bool = False, english: bool = False, seconds: int = 1, **changes: Any
+    folder: Path,
+    *,
+    old_files: bool = False,
+    english: bool = False,
+    seconds: int = 1,
+    **changes: Any,
 ) -> Path:
     """Write a folder of Whisper, whose windows have these seconds."""
     folder.mkdir(parents=True)

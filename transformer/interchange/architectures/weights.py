@@ -27,6 +27,8 @@ from transformer.settings.model import ModelConfig
 
 _OUTPUT = "lm_head.weight"
 
+_KEY_BIAS = ".key.bias"
+
 
 def import_weights(
     weights: Mapping[str, Tensor],
@@ -49,11 +51,8 @@ def import_weights(
         table = take(name, 1 + max(ids.rows), config.d_model)[list(ids.rows)]
         return table[:, axis] if architecture.halves else table
 
-    ours: dict[str, Tensor] = {}
+    ours = _absent(config, architecture)
     for name, their_name, shape in _pairs(config, architecture):
-        if _is_missing(name, architecture):
-            ours[name] = torch.zeros(shape)
-            continue
         offset = architecture.position_offset if name.endswith("positions.table") else 0
         weight = take(their_name, shape[0] + offset, *shape[1:])[offset:]
         module = name.rpartition(".")[0]
@@ -90,8 +89,6 @@ def export_weights(
 
     theirs: dict[str, Tensor] = {}
     for name, their_name, _ in _pairs(config, architecture):
-        if _is_missing(name, architecture):
-            continue
         weight = ours[name]
         if architecture.halves:
             weight = _along_stream(weight, name.rpartition(".")[0], axis)
@@ -102,8 +99,7 @@ def export_weights(
         positions = sinusoids(config.max_length, config.d_model)[:, axis]
         for stack in ("encoder", "decoder"):
             theirs[f"model.{stack}.embed_positions.weight"] = positions.clone()
-    sides = (("source", "encoder", source), ("target", "decoder", target))
-    for side, stack, ids in sides if config.front_end is None else sides[1:]:
+    for side, stack, ids in _embedded_sides(config, source, target):
         name = f"{architecture.prefix}{_table(config, stack)}"
         theirs[name] = rows(f"{side}_embedding.tokens.lookup.weight", ids)
     if config.tie_embeddings == "inputs":
@@ -124,9 +120,20 @@ def is_untied(weights: Mapping[str, Tensor], architecture: Architecture) -> bool
     return shared is not None and output is not None and not torch.equal(shared, output)
 
 
-def _is_missing(name: str, architecture: Architecture) -> bool:
-    """Whether it is a bias of keys, which Whisper has not: the softmax does not see it."""
-    return architecture.model_type == "whisper" and name.endswith(".key.bias")
+def _embedded_sides(
+    config: ModelConfig, source: ExportedIds, target: ExportedIds
+) -> list[tuple[str, str, ExportedIds]]:
+    """The sides that have tokens, each with its stack."""
+    sides = [("source", "encoder", source), ("target", "decoder", target)]
+    return sides if config.front_end is None else sides[1:]
+
+
+def _absent(config: ModelConfig, architecture: Architecture) -> dict[str, Tensor]:
+    """Zero biases of keys, which Whisper has not: no softmax sees them."""
+    if architecture.model_type != "whisper":
+        return {}
+    shapes = {name: weight.shape for name, weight in build_empty(config).state_dict().items()}
+    return {name: torch.zeros(shapes[name]) for name in shapes if name.endswith(_KEY_BIAS)}
 
 
 def _table(config: ModelConfig, stack: str) -> str:
@@ -159,6 +166,8 @@ def _pairs(
     pairs = []
     for name, weight in model.state_dict().items():
         module, _, part = name.rpartition(".")
+        if name.endswith(_KEY_BIAS) and architecture.model_type == "whisper":
+            continue
         if name in theirs:
             pairs.append((name, theirs[name], tuple(weight.shape)))
         elif module in theirs:

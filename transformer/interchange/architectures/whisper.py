@@ -14,6 +14,9 @@ from typing import Any
 
 from transformer.common.errors import InputError, raise_objections, readable
 from transformer.common.schema import typed_value
+from transformer.data.features.audio import read_audio
+from transformer.data.features.reference import Reference
+from transformer.data.features.windows import sound_windows
 from transformer.data.tokenization.file_vocabulary import FileVocabulary
 from transformer.data.tokenization.tags import (
     NO_TIMES,
@@ -22,9 +25,12 @@ from transformer.data.tokenization.tags import (
     TRANSLATE,
     SpeechTags,
     Tags,
+    parse_tags,
 )
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.data.tokenization.vector_source import model_of_vectors
+from transformer.decoding.long_inputs import join_parts
+from transformer.decoding.search.speech import FIRST_TIME
 from transformer.decoding.translator import Translator
 from transformer.interchange.architectures import subwords
 from transformer.interchange.architectures.bart import JSON, file_content
@@ -177,10 +183,8 @@ def export_tokenizer(
         if not holds
     )
     assert speech is not None
-    values = json.loads(bytes(tokenizer.to_state()["target"].numpy()))
-    vocabulary = FileVocabulary(
-        json.dumps(values).encode(), "huggingface", Tags(), threads=1
-    )
+    content = bytes(tokenizer.to_state()["target"].numpy())
+    vocabulary = FileVocabulary(content, "huggingface", Tags(), threads=1)
     ours = {row: our for our, row in enumerate(vocabulary.rows) if row is not None}
     numbers = [ours[row] for row in sorted(ours)]
     first_tag = len(vocabulary)
@@ -189,7 +193,7 @@ def export_tokenizer(
     names = [*tags.targets, *speech.symbols]
     names += [f"{TIME_STEP * number:.2f}" for number in range(speech.times)]
     special = [_NAME.format(name) for name in names]
-    _write_tokenizer(values, special, speech, folder)
+    _write_tokenizer(json.loads(content), special, speech, folder)
     _write_sound(tokenizer.vector_source.config.speech, folder)
     texts = tuple(tokenizer.subwords(numbers))
     ids = subwords.ExportedIds(texts, tuple(numbers), end, end, end, end + 1)
@@ -267,3 +271,39 @@ def generation_values(tokenizer: Tokenizer, target: subwords.ExportedIds) -> dic
         }
         values["task_to_id"] = {task: symbols[task] for task in (TRANSCRIBE, TRANSLATE)}
     return values
+
+
+def generate_greedily(folder: Path, files: Sequence[str]) -> list[str]:
+    """Write sounds down with transformers; tags of the files choose language and task.
+
+    A long sound is cut into windows as ours.
+    """
+    import torch
+    import transformers
+
+    library: Any = transformers
+    model = library.WhisperForConditionalGeneration.from_pretrained(folder).eval()
+    extractor = library.WhisperFeatureExtractor.from_pretrained(folder)
+    tokenizer = library.WhisperTokenizer.from_pretrained(folder)
+    speech = import_sound(folder)
+    generation = model.generation_config
+    names = [*getattr(generation, "lang_to_id", {}).values(), generation.no_timestamps_token_id]
+    times = range(generation.no_timestamps_token_id + 1, model.config.vocab_size)
+    generation.suppress_tokens = sorted({*(generation.suppress_tokens or ()), *names, *times})
+    plain = {"num_beams": 1, "no_repeat_ngram_size": 0, "min_length": 0}
+    texts = []
+    for file in files:
+        tags = parse_tags(file)
+        asked = {}
+        if generation.is_multilingual:
+            task = TRANSCRIBE if tags.source == tags.target else TRANSLATE
+            asked = {"language": tags.source, "task": task}
+        samples = read_audio(Reference.parse(file), speech.sample_rate)
+        parts = []
+        for _, window in sound_windows(samples, speech):
+            heard = extractor(window, sampling_rate=speech.sample_rate, return_tensors="pt")
+            with torch.no_grad():
+                ids = model.generate(heard.input_features, **asked, **plain)
+            parts += tokenizer.batch_decode(ids, skip_special_tokens=True)
+        texts.append(join_parts(part.removeprefix(" ") for part in parts))
+    return texts
