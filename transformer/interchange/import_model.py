@@ -120,7 +120,7 @@ def _write_run(folder: Path, output: Path, config: ImportConfig) -> None:
             checkpoint = read_safetensors(folder)
             payload = _payload(checkpoint.portable, checkpoint.model.state_dict())
         else:
-            imported = read_folder(folder)
+            imported = read_folder(folder, config)
             payload = imported_payload(imported, _run(config, imported))
     with written_whole(output) as part:
         (part / "checkpoints").mkdir(parents=True)
@@ -174,8 +174,17 @@ def _run(config: ImportConfig, imported: Imported) -> RunConfig:
     return completed(RunConfig(data=data, model=imported.model, decoding=imported.decoding))
 
 
-def read_folder(folder: Path) -> Imported:
-    """The model of a folder of Marian itself, or of transformers."""
+def read_folder(folder: Path, asked: ImportConfig | None = None) -> Imported:
+    """The model of a folder of Marian itself, or of transformers.
+
+    ``asked`` has what the new decoder of an encoder alone is.
+    """
+    if read_mapping(folder / "config.json", optional=True).get("model_type") == "vit":
+        from transformer.interchange.architectures.vit import import_encoder
+
+        new = import_encoder(folder, read_weights(folder), asked or ImportConfig(str(folder)))
+        _check_finite(folder, new.weights)
+        return Imported(*new, (None, None), SearchConfig())
     languages: tuple[str | None, ...] = (None, None)
     if (folder / DECODER).is_file() and not (folder / "config.json").is_file():
         config, architecture, weights, vocabulary = read_npz(folder)
@@ -199,8 +208,7 @@ def read_folder(folder: Path) -> Imported:
     model = typed(ModelConfig, settings | {"pad": PAD}, "model")
     model = model.sized(tokenizer.source_vocab_size, tokenizer.target_vocab_size)
     ours = import_weights(weights, architecture, model, vocabulary.source, vocabulary.target)
-    if not all(map(all_finite, ours.values())):
-        raise InputError(f"{folder}: its weights hold NaN or infinity; use another model")
+    _check_finite(folder, ours)
     if "projection.bias" in ours:
         model = replace(model, output_bias=architecture.output_bias or "fixed")
     else:
@@ -215,6 +223,11 @@ def read_folder(folder: Path) -> Imported:
         min_length=max(0, config.min_length - 1),
     )
     return Imported(model, tokenizer, ours, languages, decoding)
+
+
+def _check_finite(folder: Path, weights: Mapping[str, Tensor]) -> None:
+    if not all(map(all_finite, weights.values())):
+        raise InputError(f"{folder}: its weights hold NaN or infinity; use another model")
 
 
 def _check_symbols(values: Mapping[str, Any], vocabulary: ImportedTokenizer, start: int) -> None:

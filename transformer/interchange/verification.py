@@ -37,7 +37,7 @@ CTRANSLATE2: Values = {
     "decoder_start": (None,),
 }
 ONNX: Values = {name: values for name, values in _TEXT.items() if name != "query_key_norm"}
-TRANSFORMERS: Values = {**_FULL, "num_kv_heads": (None,)}
+TRANSFORMERS: Values = {**_FULL, "num_kv_heads": (None,), "norm_epsilon": (1e-5,)}
 """Of all architectures; each has settings of its own (``architectures/architecture.py``)."""
 
 PLAIN: dict[str, Any] = {

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Container, Sequence
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from transformer.interchange.translators import fetched
 from transformer.runs.resume import different_fields, other_weights, weight_keys
 from transformer.settings.model import LEARNING_KEYS
 from transformer.settings.run import RunConfig, changed_config
+from transformer.settings.sources import TRAINING_ONLY
 from transformer.tasks.registry import is_translation
 
 logger = logging.getLogger(__name__)
@@ -163,6 +164,15 @@ def settings_of_initial(
     }
     if tags.both_sides:
         keys["data.target_tag"] = "both"
+    data = portable.config.data
+    if data.source_kind != "text":
+        kind = data.source_kind
+        keys["data.source_kind"] = kind
+        keys |= {
+            f"data.{kind}.{name}": value
+            for name, value in asdict(getattr(data, kind)).items()
+            if name not in TRAINING_ONLY[kind]
+        }
     if tokenizer.features is not None:
         keys["data.features"] = tokenizer.features
     return keys

@@ -73,6 +73,8 @@ def import_tokenizer(folder: Path, vocab_size: Any) -> subwords.ImportedTokenize
         tuple(our_ids[row] for row in _numbers(settings.get(key), key) if row in our_ids)
         for key in ("suppress_tokens", "begin_suppress_tokens")
     )
+    # Its symbols have rules of their own.
+    never = tuple(our for our in never if our > EOS)
     start = rows[BOS]
     times = vocab_size - start - 1 - len(names)
     tags = Tags(
