@@ -14,6 +14,7 @@ from transformer.data.batching.batch import Batch
 from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.decoder import DecoderLayer
 from transformer.model.encoder import EncoderLayer
+from transformer.model.layers.embedding import Embedding
 from transformer.model.transformer import Transformer
 from transformer.settings.model import ModelConfig
 from transformer.settings.tokenizer import BOS, EOS, PAD
@@ -93,6 +94,7 @@ def _config(ours: ModelConfig) -> MarianConfig:
 
 
 def _fill(ours: Transformer, theirs: Any) -> None:
+    assert isinstance(ours.source_embedding, Embedding)
     theirs.model.shared.weight.copy_(ours.source_embedding.tokens.lookup.weight)
     theirs.final_logits_bias.zero_()
     # Theirs keeps sines before cosines, ours takes turns.

@@ -11,6 +11,7 @@ from transformer.checkpoint.run_directory import checkpoint_file, run_folder
 from transformer.checkpoint.trust import require_trust
 from transformer.common.errors import InputError
 from transformer.common.files import require_writable, written_whole
+from transformer.data.batching.batch import Row
 from transformer.decoding.forced_decoding import forced_attention
 from transformer.decoding.translator import Translator
 from transformer.evaluation.attention_heads import (
@@ -87,7 +88,14 @@ def encoded_pair(translator: Translator, text: str, target: str | None) -> Encod
     """The subwords of a text and of its translation, the translator's own unless it is given."""
     tokenizer = translator.tokenizer
     (source,) = tokenizer.encode_source([text])
-    _check("text", source, translator.model.max_length)
+    unit = "vectors" if tokenizer.reads_files else "subwords"
+    longest = min(translator.limits.usual, translator.limits.longest)
+    if tokenizer.reads_files and len(source) > longest:
+        raise InputError(
+            f"text= has {len(source)} vectors, and the model reads {longest} at once; name a part "
+            f"of the sound, such as {text}#t=0,5"
+        )
+    _check("text", source, translator.model.max_length, unit)
     if target is not None:
         [(_, subwords)] = tokenizer.encode_pairs([(text, target)])
         _check("target", subwords, translator.model.max_length)
@@ -99,10 +107,10 @@ def encoded_pair(translator: Translator, text: str, target: str | None) -> Encod
     return EncodedPair(source, [ids[subword] for subword in translation.tokens])
 
 
-def _check(key: str, subwords: list[int], max_length: int | None) -> None:
-    if not subwords or (max_length is not None and len(subwords) >= max_length):
+def _check(key: str, tokens: Row, max_length: int | None, unit: str = "subwords") -> None:
+    if not len(tokens) or (max_length is not None and len(tokens) >= max_length):
         raise InputError(
-            f"{key}= has {len(subwords)} subwords; give a sentence that is not blank, and shorter "
+            f"{key}= has {len(tokens)} {unit}; give a sentence that is not blank, and shorter "
             f"than model.max_length={max_length}"
         )
 
@@ -121,7 +129,11 @@ def _kinds(
 ) -> list[AttentionKind]:
     batch, seen = forced_attention(translator.model, [pair.source], [pair.target])
     tokenizer = translator.tokenizer
-    source = tokenizer.source_subwords(batch.source[0].tolist())
+    if tokenizer.reads_files:
+        first = ["<class>"] if translator.model.config.class_token else []
+        source = first + tokenizer.source_subwords(batch.source[0].cpu().numpy())
+    else:
+        source = tokenizer.source_subwords(batch.source[0].tolist())
     read = tokenizer.subwords(batch.target_input[0].tolist())
     written = tokenizer.subwords(batch.target_output[0].tolist())
     axes = {"encoder": (source, source), "decoder": (read, read), "cross": (written, source)}

@@ -5,7 +5,7 @@ from functools import partial
 from typing import NamedTuple
 
 from transformer.checkpoint.checkpoint import Loaded
-from transformer.commands.corpus import one_corpus, split_names
+from transformer.commands.corpus import split_names, text_corpus
 from transformer.commands.doctor import corpus_tokenizer, examination_config
 from transformer.commands.score import Scorer, load_scorer
 from transformer.common.errors import InputError, errors_name
@@ -48,7 +48,7 @@ def clean(
     large for the text gets the largest possible size. Raises InputError if the folder is there
     already, or a text cannot be read.
     """
-    data = one_corpus(config.data)
+    data = text_corpus(config.data, "clean")
     cleaning.require_new_folder(config.output)
     models = _load_models(config, loaded)
     texts = given_texts(data)

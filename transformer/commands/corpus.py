@@ -16,6 +16,16 @@ def one_corpus(data: DataConfig) -> DataConfig:
     return data
 
 
+def text_corpus(data: DataConfig, verb: str) -> DataConfig:
+    """`one_corpus` for a command that reads its sources as text; InputError if they are files."""
+    if data.source_kind != "text":
+        raise InputError(
+            f"{verb} reads source text, and data.source_kind={data.source_kind}; training reads "
+            "each file before its first update, and names one that it cannot read"
+        )
+    return one_corpus(data)
+
+
 def split_names(names: Sequence[str] | None, known: Iterable[str]) -> Sequence[str]:
     """The names in ``splits=``, which must be known; None is all."""
     known = list(known)

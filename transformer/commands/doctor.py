@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from transformer.checkpoint.checkpoint import portable_part, read_payload
 from transformer.checkpoint.run_directory import find_checkpoint
-from transformer.commands.corpus import one_corpus
+from transformer.commands.corpus import text_corpus
 from transformer.common.files import given_path, locked
 from transformer.data.corpora.split import Split
 from transformer.data.tokenization.tags import Tags
@@ -27,7 +27,7 @@ def doctor(config: DoctorConfig, *, fit_vocabulary: bool = False) -> Report:
     vocabulary that is too large for the text gets the largest possible size. Raises InputError if a
     text cannot be read.
     """
-    data = one_corpus(config.data)
+    data = text_corpus(config.data, "doctor")
     thresholds = vars(config.thresholds) | {"leak_target": _leak_target(config)}
     allowed = {name: limit for name, limit in thresholds.items() if limit is not None}
     settings = examination_config(config, allowed, config.examples)

@@ -89,6 +89,8 @@ def evaluate(
     names = list(dict.fromkeys([*(config.scores or metrics.tested), *config.own_metrics]))
     for name in names:
         build_metric(name, metrics)
+    if config.alignment:
+        translator.tokenizer.require_text("alignment=")
     split = text_to_score(config, run, config.checkpoint)
     pairs = pairs_to_score(split)
     gold = _gold_links(config, split)
@@ -110,13 +112,16 @@ def evaluate(
     if terms is not None:
         search = "free" if constraints is None else "must"
         scores.append(term_accuracy(hypotheses, terms, f"match:words|search:{search}"))
-    detector = Detector.load(paths[0], run.data)
+    # Flags compare an output with the source text.
+    reads_files = translator.tokenizer.reads_files
+    detector = None if reads_files else Detector.load(paths[0], run.data)
     evaluated = Evaluated(
         text_name(config),
         _description(config, paths, translator),
         [*scores, *alignment_scores],
         hypotheses,
-        find_failures(detector, sources, references, as_outputs(translations, by_sentence)),
+        detector
+        and find_failures(detector, sources, references, as_outputs(translations, by_sentence)),
     )
     _show_and_save(evaluated, config.output, show)
     if config.stress:

@@ -52,7 +52,9 @@ def own_text(keys: ScoredTextKeys, run: RunConfig | None = None) -> Split | None
     if reference is None and source is not None and file_format(source) != "plain":
         data = DataConfig(source="source", target="target") if run is None else run.data
         corpus = Corpus.of(source, data.source, data.target)
-        corpus = replace(corpus, features=data.features is not None)
+        corpus = replace(
+            corpus, features=data.features is not None, source_files=data.source_kind != "text"
+        )
         return Split(corpus, repeated_sources=data.repeated_sources)
     if (source is None) != (reference is None):
         raise InputError(
@@ -62,7 +64,9 @@ def own_text(keys: ScoredTextKeys, run: RunConfig | None = None) -> Split | None
     if source is None or reference is None:
         return None
     references = [reference] if isinstance(reference, str | Path) else reference
-    return Split(Corpus.of([source, *references], "source", "reference"))
+    corpus = Corpus.of([source, *references], "source", "reference")
+    reads_files = run is not None and run.data.source_kind != "text"
+    return Split(replace(corpus, source_files=reads_files))
 
 
 def scored_split(keys: ScoredTextKeys, run: RunConfig, checkpoint: object) -> AnySplit:

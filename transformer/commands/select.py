@@ -70,6 +70,11 @@ def candidate_choice(
     from transformer.commands.score import WINDOW, load_scorer  # which imports torch: seconds
 
     score, run = load_scorer(reverse, loaded)
+    if run.data.source_kind != "text":
+        raise InputError(
+            f"reverse={reverse.checkpoint} reads files ({run.data.source_kind}), and a candidate "
+            "is text; give a model of text"
+        )
     if languages is not None:
         check_direction(str(reverse.checkpoint), run.data, languages)
 

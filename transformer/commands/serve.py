@@ -103,7 +103,16 @@ def _load_directions(config: ServeConfig, set_threads: SetThreads) -> Iterator[D
         translator, trained = load_translator(config.translator(checkpoint), loaded=loaded)
         if translator.tokenizer.tags.sentences:
             raise InputError(f"{checkpoint} translates documents; serve takes models of sentences")
-        detector = Detector.load(checkpoint, trained.data)
-        flagging = Flagging(translator, detector, config.on_failure)
+        if config.on_failure is not None:
+            translator.tokenizer.require_text("on_failure=")
+        flagging = None
+        if trained.data.source_kind == "text":
+            detector = Detector.load(checkpoint, trained.data)
+            flagging = Flagging(translator, detector, config.on_failure)
+        elif trained.data.source_kind != "speech":
+            raise InputError(
+                f"{checkpoint} reads files ({trained.data.source_kind}), for which there is no "
+                "interface; serve takes models of text and of sound"
+            )
         for direction in trained_directions(translator, trained, pair, config.sentences):
             yield replace(direction, flagging=flagging)

@@ -48,6 +48,7 @@ def shortlist(config: ShortlistConfig) -> WrittenShortlist:
     require_translation(payload, path)
     portable = portable_part(payload)
     tokenizer = Tokenizer.from_state(portable.tokenizer)
+    tokenizer.require_text("shortlist")
     check_tags(tokenizer)
     size = tokenizer.target_vocab_size
     output = config.output or run_folder(path) / FILE

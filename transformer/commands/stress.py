@@ -15,11 +15,10 @@ from transformer.commands.scored_text import (
 )
 from transformer.common.errors import InputError, did_you_mean
 from transformer.common.files import require_writable, write_text_whole
-from transformer.data.text_noise import DISTURBANCES
 from transformer.evaluation.metrics import build_metric
 from transformer.interchange.translators import load_translator, local_run
 from transformer.quality.failures.flags import Detector
-from transformer.quality.stress import StressReport, StressTest, sample_size
+from transformer.quality.stress import StressReport, StressTest, disturbances_of, sample_size
 from transformer.settings.evaluation import StressConfig
 
 SECONDS = 120.0
@@ -39,16 +38,17 @@ def stress(
         show: Is called with lines of progress, and with the report before it is written.
         loaded: As for ``load_translator``.
     """
-    names = config.disturbances or tuple(DISTURBANCES)
-    for name in names:
-        if name not in DISTURBANCES:
-            near = did_you_mean(name, DISTURBANCES) or f"; choose {', '.join(DISTURBANCES)}"
-            raise InputError(f"disturbances has {name!r}, which is no disturbance{near}")
     paths = [local_run(name) for name in config.translator.checkpoints]
     task = other_task(paths, trusted=config.translator.trust)
     if task is not None:
         raise InputError(f"stress disturbs text to text; the checkpoint is of task={task}")
     translator, run = load_translator(config.translator, loaded=loaded)
+    known = disturbances_of(translator.tokenizer)
+    names = config.disturbances or tuple(known)
+    for name in names:
+        if name not in known:
+            near = did_you_mean(name, known) or f"; choose {', '.join(known)}"
+            raise InputError(f"disturbances has {name!r}, which is no disturbance{near}")
     metrics = changed_metrics(config, run, config.checkpoint)
     metric = config.metric or metrics.choose
     build_metric(metric, metrics)
@@ -63,7 +63,9 @@ def stress(
         pairs = pairs[:size]
     else:
         pairs = pairs[: config.sentences]
-    detector = Detector.load(paths[0], run.data)
+    # Flags compare an output with the source text.
+    reads_files = translator.tokenizer.reads_files
+    detector = None if reads_files else Detector.load(paths[0], run.data)
     test = StressTest(translator, detector, pairs, metrics, metric, config.seed)
     numbers = count(1)
     report = test.run(names, lambda name: show(f"{next(numbers)}/{len(names)} {name}"))

@@ -21,9 +21,10 @@ from transformer.commands.line_files import (
     open_part,
     required_files,
 )
-from transformer.common.errors import InputError, errors_name
+from transformer.common.errors import InputError, MissingFile, errors_name
 from transformer.common.escaping import escaped
 from transformer.common.files import given_path
+from transformer.data.features.reference import Reference
 from transformer.data.text.lines import file_digest, read_lines
 from transformer.data.tokenization.tags import parse_tags
 from transformer.decoding.constraints.request import Constraints, Request
@@ -103,7 +104,9 @@ def translate_file(
 
     # Errors of the input come now: a corrected file is another job, which starts again.
     requests = model.requests(read_lines(source), where)
-    deque(checked_symbols(requests, model.translator.tokenizer, where), maxlen=0)
+    tokenizer = model.translator.tokenizer
+    requests = checked_symbols(requests, tokenizer, where)
+    deque(existing_files(requests, where) if tokenizer.reads_files else requests, maxlen=0)
     parts = PartFiles(output, assignment, job(model.config, model.translator, source))
     if not parts.is_done:
         with ExitStack() as stack:
@@ -121,6 +124,20 @@ def translate_file(
             parts.finish()
     if not assignment.rank:
         parts.join()
+
+
+def existing_files(requests: Iterable[str | Request], where: LineName) -> Iterator[str | Request]:
+    """Yield requests; MissingFile, with the line, if the file of one is not there.
+
+    Their content is not read: that takes as long as to translate them.
+    """
+    for index, request in enumerate(requests):
+        source = Request.from_line(request).text
+        with errors_name(where(index)):
+            path = Reference.parse(source).path
+            if path.strip() and "://" not in path and not given_path(path).is_file():
+                raise MissingFile(f"{path}: no such file; correct the path")
+        yield request
 
 
 def write_translations(
@@ -239,6 +256,9 @@ def load_line_translator(
         raise InputError(f"{'alignment' if config.alignment else 'attention'}= {needs_run(path)}")
     translator, trained = load_translator(config, loaded=loaded)
     translator = replace(translator, timestamps=config.timestamps)
+    for key in ("alignment", "glossary", "flags", "on_failure"):
+        if getattr(config, key):
+            translator.tokenizer.require_text(f"{key}=")
     if config.glossary is not None and translator.search.algorithm != "beam":
         raise InputError(
             f"decoding.algorithm={translator.search.algorithm} cannot look for the phrases of "

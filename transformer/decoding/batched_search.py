@@ -311,11 +311,10 @@ def max_subwords(model: Model) -> int:
 
 
 def max_source(model: Model) -> int:
-    """Maximal subwords of a source, whose end takes a position; or vectors, which have no end."""
-    config = model.config
-    if config.front_end is None or config.positions != "learned":
-        return max_subwords(model)
-    return config.source_positions - config.class_token
+    """Maximal subwords of a source, whose end takes one position; or vectors of a file."""
+    members = ensemble_members(model)
+    ends = 1 if model.config.front_end is None else int(model.config.class_token)
+    return max(1, min(member.config.source_positions for member in members) - ends)
 
 
 def rank_by_coverage(

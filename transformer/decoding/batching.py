@@ -21,26 +21,34 @@ LAST_WINDOW = 4096
 
 
 def make_windows(
-    lines: Iterable[Line], ready: Callable[[], bool] | None, length: Callable[[Any], int] = len
+    lines: Iterable[Line],
+    ready: Callable[[], bool] | None,
+    length: Callable[[Any], int] = len,
+    limit: int | None = None,
 ) -> Iterator[list[Line]]:
     """Cut lines into windows: a window ends when it is full, or the next line is not ``ready``.
 
-    ``length`` counts the characters of a line.
+    ``length`` counts the characters of a line. With a ``limit`` of lengths, of whatever unit, a
+    window also ends when its lines reach it.
 
     If reading fails, the earlier lines come first, then the error. The last window may be empty.
     """
     window: list[Line] = []
     size = FIRST_WINDOW
+    total = 0
     try:
         for line in lines:
-            is_long = length(line) >= LONG_LINE
+            is_long = length(line) >= (limit or LONG_LINE)
             if is_long and window:
                 yield window
                 window = []
             window.append(line)
-            if is_long or len(window) == size or (ready is not None and not ready()):
+            total += length(line)
+            is_full = is_long or len(window) == size or (limit is not None and total >= limit)
+            if is_full or (ready is not None and not ready()):
                 yield window
                 window = []
+                total = 0
                 size = min(2 * size, LAST_WINDOW)
     except Exception:
         yield window

@@ -9,13 +9,14 @@ from itertools import compress
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn import functional as F
 
-from transformer.data.batching.batch import Batch, Row, collate
+from transformer.data.batching.batch import Batch, Row, Source, collate, is_token
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.batching import bucket_batches, check_lengths, pair_lengths
 from transformer.decoding.search.model_step import Ensemble, Model, ensemble_members
 from transformer.decoding.search.search import not_a_number
-from transformer.model.attention.masks import Mask, padding_mask
+from transformer.model.attention.masks import Mask
 from transformer.model.attention.record_weights import recording
 from transformer.model.encoder import Memory
 from transformer.model.head_masks import Kind, attentions
@@ -126,7 +127,7 @@ def _select(
 @torch.inference_mode()
 def attention_maps(
     model: Transformer,
-    source: Int[Tensor, "batch source"],
+    source: Source,
     target_input: Int[Tensor, "batch target"],
 ) -> dict[Kind, list[Float[Tensor, "batch head query key"]]]:
     """The weights of every head, one tensor per layer, by the kind of attention.
@@ -158,27 +159,37 @@ class Attended:
 def forced_attention(
     model: Transformer, sources: Sequence[Row], targets: Sequence[Row]
 ) -> tuple[Batch, dict[Kind, Attended]]:
-    """The attention over pairs of subword ids (without bos or eos); see ``attention_maps``."""
+    """The attention over pairs of subword ids (without bos or eos); see ``attention_maps``.
+
+    The positions of a source of vectors are those of the encoder, with its class token.
+    """
     device = next(model.parameters()).device
     batch = collate(sources, targets).to(device)
     source = batch.source
     target = batch.target_input
     with evaluating(model):
         maps = attention_maps(model, source, target)
-    source_mask = padding_mask(source, PAD)
-    encoder = model.encoder.attention_context(source.size(1), 0, source_mask, device).dense_mask()
+    reads = is_token(source)
+    ends = torch.zeros_like(reads) if source.is_floating_point() else source == EOS
+    if model.config.class_token:  # which the encoder puts first
+        reads = F.pad(reads, (1, 0), value=True)
+        ends = F.pad(ends, (1, 0), value=False)
+    # batch source -> batch 1 1 source
+    source_mask = reads[:, None, None, :]
+    encoder = model.encoder.attention_context(reads.size(1), 0, source_mask, device).dense_mask()
     decoder = model.decoder.attention_context(target.size(1), 0, None, device).dense_mask()
-    seen: dict[Kind, tuple[Tensor, Tensor, Mask | None]] = {
-        "encoder": (source, source, encoder),
-        "decoder": (target, target, decoder),
-        "cross": (target, source, None),
+    writes = target != PAD
+    seen: dict[Kind, tuple[Tensor, Tensor, Tensor, Mask | None]] = {
+        "encoder": (reads, reads, ends, encoder),
+        "decoder": (writes, writes, target == EOS, decoder),
+        "cross": (writes, reads, ends, None),
     }
     attended = {}
     for kind in maps:
-        query, key, mask = seen[kind]
-        visible = (query != PAD)[:, :, None] & (key != PAD)[:, None, :]
+        queries, keys, separator, mask = seen[kind]
+        visible = queries[:, :, None] & keys[:, None, :]
         if mask is not None:
             # batch 1 query key -> batch query key; every pattern is the same for all heads
             visible = visible & mask[:, 0]
-        attended[kind] = Attended(maps[kind], visible, key == EOS)
+        attended[kind] = Attended(maps[kind], visible, separator)
     return batch, attended

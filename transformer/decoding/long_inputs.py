@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from transformer.common.errors import InputError
+from transformer.data.features.read_source import ReadSource, Times
 from transformer.data.text.phrases import OTHER, SENTENCE_ENDS, char_kind
 from transformer.data.tokenization.normalization import WORD_START
 from transformer.data.tokenization.tags import is_tag
@@ -152,8 +153,8 @@ class Segment:
     """Whether the text has more than one segment."""
     target_tags: tuple[int, ...] = ()
     """The tags that its translation begins with (``Tags.given``)."""
-    start: float = 0.0
-    """Of a part of a sound: the second at which it starts."""
+    times: Times | None = None
+    """Of a sound."""
 
     def requiring(self, phrases: Sequence[str]) -> "Segment":
         """The segment with more required phrases."""
@@ -164,8 +165,53 @@ class Segment:
         return replace(self, constraints=replace(constraints, must=must))
 
 
+def source_windows(
+    source: ReadSource, limits: SourceLimits, exact: int | None = None
+) -> list[ReadSource]:
+    """Cut a source of vectors into windows that the model knows; without vectors, none.
+
+    ``exact`` is the length of each source of a model whose sounds are all equally long.
+    """
+    if not len(source.vectors):
+        return []
+    limit = min(limits.usual, limits.longest)
+    if exact is not None:
+        lengths = [exact] * -(-len(source.vectors) // exact)
+    elif len(source.vectors) <= limit:
+        lengths = [len(source.vectors)]
+    else:
+        lengths = window_lengths(source.vectors, limit)
+    return [source.part(start, end) for start, end in pairwise(accumulate(lengths, initial=0))]
+
+
+def file_segments(
+    source: ReadSource,
+    constraints: Constraints | None,
+    tokenizer: Tokenizer,
+    limits: SourceLimits,
+    target_tags: Sequence[int] = (),
+) -> list[Segment]:
+    """`split_segments` of a file that has been read; raises InputError for terms.
+
+    The tags and constraints are divided in the same way.
+    """
+    if constraints and constraints.terms:
+        raise InputError("terms are words of a source text, and this source is a file")
+    parts = source_windows(source, limits, tokenizer.vector_source.extractor.window)
+    segments = []
+    for index, part in enumerate(parts):
+        of_part = constraints
+        if constraints and len(parts) > 1:
+            prefix = "" if index else constraints.prefix
+            of_part = replace(constraints, must=(), prefix=prefix) or None
+        segments.append(
+            Segment(part.vectors, of_part, len(parts) > 1, tuple(target_tags), part.times)
+        )
+    return segments
+
+
 def split_segments(
-    subwords: Any,
+    subwords: list[int],
     constraints: Constraints | None,
     tokenizer: Tokenizer,
     limits: SourceLimits,
@@ -177,20 +223,12 @@ def split_segments(
     part has the prefix. Every part has the forbidden phrases, and the terms that occur in it. No
     part has a required phrase: the translator finds the best part for it.
     """
-    if not len(subwords):
+    if not subwords:
         return []
     count = tokenizer.leading_tags(subwords)
     whole = Segment(subwords, constraints, target_tags=tuple(target_tags))
     if len(subwords) <= min(limits.usual, limits.longest - count):
         return [whole]
-    if tokenizer.reads_files:
-        if constraints and constraints.terms:
-            raise InputError("terms are words of a source text, and this source is a file")
-        ends = accumulate(window_lengths(subwords, min(limits.usual, limits.longest)), initial=0)
-        return [
-            replace(whole, subwords=subwords[start:end], is_part=True)
-            for start, end in pairwise(ends)
-        ]
     tags = subwords[:count]
     text = subwords[count:]
     if count:
@@ -212,24 +250,6 @@ def split_segments(
         # The first part alone has the prefix.
         if divided:
             divided = replace(divided, prefix="")
-    return segments
-
-
-def sound_segments(
-    windows: Sequence[tuple[float, Float[np.ndarray, "length channel"]]],
-    constraints: Constraints | None,
-    target_tags: Sequence[int],
-) -> list[Segment]:
-    """A sound in windows, each with the second at which it starts; its constraints are divided."""
-    if constraints and constraints.terms:
-        raise InputError("terms are words of a source text, and this source is a file")
-    is_part = len(windows) > 1
-    divided = replace(constraints, must=(), prefix="") if constraints and is_part else constraints
-    segments = [
-        Segment(vectors, divided, is_part, tuple(target_tags), start) for start, vectors in windows
-    ]
-    if constraints and is_part:
-        segments[0] = replace(segments[0], constraints=replace(constraints, must=()))
     return segments
 
 

@@ -20,6 +20,7 @@ from transformer.checkpoint.exported import load_model
 from transformer.common.errors import InputError, errors_name
 from transformer.common.files import given_path
 from transformer.common.hub import is_hub_name
+from transformer.data.features.read_source import ReadSource
 from transformer.data.text.phrases import occurs
 from transformer.data.text.word_alignment import Links, format_links
 from transformer.data.tokenization.tokenizer import Tokenizer
@@ -38,8 +39,8 @@ from transformer.decoding.long_inputs import (
     SourceLimits,
     SplitLines,
     counting_split_lines,
+    file_segments,
     join_parts,
-    sound_segments,
     split_segments,
 )
 from transformer.decoding.search.model_step import Model, ensemble_members
@@ -77,12 +78,11 @@ class Candidate:
         }
 
 
-class Piece(NamedTuple):
-    """A piece of a text of speech, and the seconds of the sound at which it starts and ends."""
+class TimedText(NamedTuple):
+    """The translation of a part of a sound, in seconds of its file."""
 
-    start: float | None
-    end: float | None
-    """None if the text ends before it."""
+    start: float
+    end: float
     text: str
 
 
@@ -109,8 +109,8 @@ class Translation:
     """Of a source that was split because it is too long for the model (`SourceLimits`)."""
     flags: tuple[str, ...] | None = None
     """On request, the failures of the text (``transformer/quality/failures/flags.py``)."""
-    pieces: tuple[Piece, ...] | None = None
-    """On request, of speech: the text in pieces, with their times."""
+    segments: tuple[TimedText, ...] | None = None
+    """Of a sound: its windows, one after another, or the pieces between the times of the text."""
 
     @property
     def is_unfinished(self) -> bool:
@@ -122,7 +122,8 @@ class Translation:
         return replace(self, unmet=constraints.unmet(self.text)) if constraints else self
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; ``parts`` only of a split source, the rest on request."""
+        """Plain values; ``parts`` only of a split source, ``segments`` of a sound, the rest on
+        request."""
         values = {
             "text": self.text,
             "score": self.score,
@@ -136,7 +137,11 @@ class Translation:
             "unmet": self.unmet,
             "parts": self.parts if self.parts > 1 else None,
             "flags": self.flags,
-            "pieces": None if self.pieces is None else [piece._asdict() for piece in self.pieces],
+            "segments": self.segments
+            and [
+                {"start": round(start, 3), "end": round(end, 3), "text": text}
+                for start, end, text in self.segments
+            ],
         }
         return values | {name: value for name, value in requested.items() if value is not None}
 
@@ -145,6 +150,15 @@ class Translation:
         if self.alignment is None:
             return self.text
         return f"{self.text} ||| {format_links(self.alignment)}"
+
+
+_FILES_BYTES = 1 << 24
+"""Vectors that are in memory together: about eight minutes of sound."""
+
+
+def _size_of_file(request: Request) -> int:
+    assert isinstance(request.text, ReadSource)
+    return int(request.text.vectors.nbytes)
 
 
 BLANK = Translation("", 0.0, (), (Candidate("", 0.0, 0.0, ()),))
@@ -217,7 +231,7 @@ class Translator:
     limits: SourceLimits = field(default_factory=SourceLimits)
     """Which sources are split; by default those that exceed the positions of the model."""
     timestamps: bool = False
-    """Whether each text has `Piece`s, with times; for models of speech that write them."""
+    """Whether a model of speech writes times, as Whisper's can; they cut ``segments``."""
     engine: Engine = torch_engine
     """Our search, or another program."""
     searcher: Searcher = field(init=False, repr=False)
@@ -303,6 +317,9 @@ class Translator:
         counts these in place of a warning. A ``TaggedText`` has its own tags, other texts have the
         tokenizer's. Attention and word links are those of the best candidate; ``alignment=True``
         takes the translator's aligner.
+
+        If the tokenizer reads files, a text is the path of a file, or a `ReadSource`; a long sound
+        is cut into windows. Raises InputError, which names it, for a file that cannot be read.
         """
         if isinstance(texts, str):
             raise TypeError("translate takes a list of texts, not one string; give [text]")
@@ -311,6 +328,10 @@ class Translator:
                 raise TypeError(f"translate takes a list of texts; {text!r} is no string")
         if constraints is None:
             constraints = [None] * len(texts)
+        if self.tokenizer.reads_files and not all(isinstance(text, ReadSource) for text in texts):
+            lines = map(Request, texts, constraints)
+            windows = self.stream_windows(lines, attention=attention, alignment=alignment)
+            return list(chain.from_iterable(translations for _, translations in windows))
         of_texts = [
             constraint.on_source(text) if constraint else None
             for constraint, text in zip(constraints, texts, strict=True)
@@ -320,7 +341,8 @@ class Translator:
         linking = aligner if alignment else None
         with counting_split_lines(self.limits, split_lines) as counted, evaluating(self.ensemble):
             segmented = self._split(texts, of_texts)
-            counted.count(map(len, segmented))
+            if not self.tokenizer.reads_files:  # sound of any length is usual
+                counted.count(map(len, segmented))
             segmented = [
                 self._with_phrases(segments, constraint.must)
                 if constraint and len(segments) > 1
@@ -392,7 +414,11 @@ class Translator:
         """``translate_stream`` by windows, each with its requests."""
         with counting_split_lines(self.limits, name=name) as split_lines:
             requests = map(Request.from_line, lines)
-            for window in make_windows(requests, ready, lambda request: len(request.text)):
+            windows = make_windows(requests, ready, lambda request: len(request.text))
+            if self.tokenizer.reads_files:
+                requests = self._read(requests, name)
+                windows = make_windows(requests, ready, _size_of_file, _FILES_BYTES)
+            for window in windows:
                 translations = self.translate(
                     [request.text for request in window],
                     [request.constraints for request in window],
@@ -402,6 +428,12 @@ class Translator:
                 )
                 yield window, translations
 
+    def _read(self, requests: Iterable[Request], name: Callable[[int], str]) -> Iterator[Request]:
+        """The requests with the vectors of their files; an InputError names the line."""
+        for index, request in enumerate(requests):
+            with errors_name(name(index)):
+                yield replace(request, text=self.tokenizer.vector_source.opened(request.text))
+
     def _split(
         self, texts: Sequence[str], constraints: Sequence[Constraints | None]
     ) -> list[list[Segment]]:
@@ -410,11 +442,11 @@ class Translator:
         if self.timestamps:
             # The last symbol is that of a text without times.
             target_tags = [tags[:-1] for tags in target_tags]
-        if self.tokenizer.fills_windows:
-            windows = self.tokenizer.vector_source.extractor.windows
+        if self.tokenizer.reads_files:
+            sources = map(self.tokenizer.vector_source.opened, texts)
             return [
-                sound_segments(windows(text), constraint, tags) if text.strip() else []
-                for text, constraint, tags in zip(texts, constraints, target_tags, strict=True)
+                file_segments(source, constraint, self.tokenizer, self.limits, tags)
+                for source, constraint, tags in zip(sources, constraints, target_tags, strict=True)
             ]
         encoded = self.tokenizer.encode_source(texts)
         rows = zip(texts, encoded, constraints, target_tags, strict=True)
@@ -499,7 +531,7 @@ class Translator:
             self._candidate(hypotheses, limits)
             for hypotheses in zip(*(beam for beam, _ in parts), strict=False)
         )
-        source = [self.tokenizer.source_subwords(segment.subwords) for segment in segments]
+        source = [self._labels(segment) for segment in segments]
         maps = [weights for _, weights in parts]
         links = None
         if aligner is not None:
@@ -514,22 +546,36 @@ class Translator:
             attention=torch.block_diag(*maps) if attention else None,
             alignment=links,
             parts=len(segments),
-            pieces=self._pieces(segments, parts) if self.timestamps else None,
+            segments=self._timed(segments, [beam[0] for beam, _ in parts]),
         )
 
-    def _pieces(
-        self, segments: Sequence[Segment], parts: Sequence[tuple[list[Hypothesis], Tensor]]
-    ) -> tuple[Piece, ...]:
-        """The pieces of the best hypotheses, with the start of each window added to their times."""
-        pieces = []
-        for segment, (hypotheses, _) in zip(segments, parts, strict=True):
-            for times, row in self.tokenizer.timed_rows(hypotheses[0].tokens):
-                start, end = (
-                    None if time is None else round(segment.start + time, 3) for time in times
+    def _labels(self, segment: Segment) -> list[str]:
+        """The source subwords, or the times or places of vectors."""
+        if segment.times is None:
+            return self.tokenizer.source_subwords(segment.subwords)
+        return self.tokenizer.vector_source.labels(segment.subwords, segment.times.start)
+
+    def _timed(
+        self, segments: Sequence[Segment], best: Sequence[Hypothesis]
+    ) -> tuple[TimedText, ...] | None:
+        timed = []
+        for segment, hypothesis in zip(segments, best, strict=True):
+            window = segment.times
+            if window is None:
+                return None
+            rows = [((None, None), hypothesis.tokens)]
+            if self.timestamps:
+                rows = self.tokenizer.timed_rows(hypothesis.tokens)
+            for (start, end), tokens in rows:
+                [text] = hypothesis_texts([replace(hypothesis, tokens=tokens)], self.tokenizer)
+                timed.append(
+                    TimedText(
+                        window.start if start is None else window.start + start,
+                        window.end if end is None else window.start + end,
+                        text,
+                    )
                 )
-                text = self.tokenizer.decode_target([row])[0].replace("\n", " ")
-                pieces.append(Piece(start, end, text))
-        return tuple(pieces)
+        return tuple(timed) or None
 
     def _limit(self, segment: Segment) -> int:
         """Maximal subwords of its translation."""

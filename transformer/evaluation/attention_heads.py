@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from transformer.common.errors import InputError
+from transformer.data.batching.batch import Row
 from transformer.data.corpora.evaluation_text import run_split
 from transformer.data.text.word_alignment import Links, WordLinks, subword_words
 from transformer.decoding.alignment import word_links
@@ -150,9 +151,9 @@ Proposals = dict[tuple[int, int], list[tuple[Links, Links, Links]]]
 
 @dataclass(frozen=True)
 class EncodedPair:
-    """A sentence pair as subword ids without bos or eos, and its gold links if known."""
+    """A pair as subword ids without bos or eos, or vectors, and its gold links if known."""
 
-    source: list[int]
+    source: Row
     target: list[int]
     gold: WordLinks | None = None
 
@@ -168,7 +169,7 @@ def corpus_pairs(
     encoded = [
         EncodedPair(source, target, links)
         for (source, target), links in zip(pairs, islice(gold, len(pairs)), strict=True)
-        if source and target and max(len(source), len(target)) < limit
+        if len(source) and target and max(len(source), len(target)) < limit
     ]
     if not encoded:
         raise InputError(

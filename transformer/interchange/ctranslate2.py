@@ -174,6 +174,7 @@ def _fill(spec: "TransformerSpec", model: Transformer) -> None:
     if model.config.positions == "sinusoidal":
         # The engine fails beyond the exported positions.
         length = max(length, ENGINE_LENGTH)
+    assert isinstance(model.source_embedding, Embedding)  # others are refused before
     _fill_embedding(spec.encoder.embeddings[0], spec.encoder, model.source_embedding, length)
     _fill_embedding(spec.decoder.embeddings, spec.decoder, model.target_embedding, length)
     encoder_layers = cast(Iterable[EncoderLayer], model.encoder.layers)

@@ -77,6 +77,8 @@ def write_export(
 ) -> Verification:
     """Write a new folder, unless the verification fails; returns what that measured."""
     export_format = chosen_format(config)
+    if config.format != "safetensors":
+        translator.tokenizer.require_text(f"format={config.format}")
     algorithms = set(translator.tokenizer.config.algorithms)
     unsupported = algorithms & {"bytes", "char", "huggingface", "words"}
     if unsupported and not export_format.any_tokens:

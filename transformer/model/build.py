@@ -57,7 +57,9 @@ def assemble_transformer(config: ModelConfig) -> Transformer:
         target = build_token_embedding(config, config.target_vocab_size)
     else:
         source = build_token_embedding(config, config.source_vocab_size)
-        source_embedding = build_embedding(config, source, config.source_token_dropout)
+        source_embedding = build_embedding(
+            config, source, config.source_token_dropout, length=config.source_positions
+        )
         target = source
         if config.tie_embeddings in ("none", "decoder"):
             target = build_token_embedding(config, config.target_vocab_size)
@@ -84,11 +86,13 @@ def build_projection(config: ModelConfig) -> Linear:
     return projection
 
 
-def build_embedding(config: ModelConfig, tokens: TokenEmbedding, token_dropout: float) -> Embedding:
+def build_embedding(
+    config: ModelConfig, tokens: TokenEmbedding, token_dropout: float, length: int | None = None
+) -> Embedding:
     """The input of a stack: tokens, absolute positions (if the config has them), dropout."""
     return Embedding(
         tokens,
-        build_positions(config, config.max_length),
+        build_positions(config, length or config.max_length),
         norm=build_norm(config) if config.embedding_norm else nn.Identity(),
         token_dropout=token_dropout,
         dropout=config.dropout,

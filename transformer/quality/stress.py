@@ -1,6 +1,6 @@
-"""Scores a translator on disturbed text, beside the clean text (docs/robustness.md)."""
+"""Scores a translator on disturbed text or files, beside the clean ones (docs/robustness.md)."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from random import Random
@@ -10,9 +10,11 @@ from typing import Any
 from sacrebleu.metrics import CHRF
 
 from transformer.common.errors import InputError
+from transformer.data.features.read_source import ReadSource
 from transformer.data.text.parallel import Referenced
 from transformer.data.text_noise import DISTURBANCES, Disturbance
 from transformer.data.tokenization.tags import parse_tags, with_tags
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.translator import Translator
 from transformer.evaluation.metrics import Score, score
 from transformer.quality.failures.flags import Detector
@@ -58,6 +60,15 @@ class StressReport:
         return asdict(self)
 
 
+def disturbances_of(tokenizer: Tokenizer) -> Mapping[str, Disturbance]:
+    """All disturbances of the sources of a tokenizer, text or files, by name."""
+    if not tokenizer.reads_files:
+        return DISTURBANCES
+    from transformer.quality.file_disturbances import file_disturbances
+
+    return file_disturbances(tokenizer)
+
+
 def sample_size(translator: Translator, sources: Sequence[str], texts: int, seconds: float) -> int:
     """How many sources can be translated ``texts`` times in about so many seconds, at least 20.
 
@@ -79,14 +90,18 @@ class StressTest:
     def __init__(
         self,
         translator: Translator,
-        detector: Detector,
+        detector: Detector | None,
         texts: Sequence[Referenced],
         metrics: MetricsConfig,
         metric: str,
         seed: int = 1,
     ) -> None:
-        """Store the test, without blank sources; InputError if all are blank."""
+        """Store the test, without blank sources; InputError if all are blank.
+
+        Without a detector, as for sources that are files, no flags are counted.
+        """
         self._translator = translator
+        self._disturbances = disturbances_of(translator.tokenizer)
         self._detector = detector
         self._seed = seed
         self._texts = [text for text in texts if text[0].strip()]
@@ -96,17 +111,20 @@ class StressTest:
         self._metric = metric
 
     def run(
-        self, names: Sequence[str] = tuple(DISTURBANCES), begins: Callable[[str], object] = str
+        self, names: Sequence[str] | None = None, begins: Callable[[str], object] = str
     ) -> StressReport:
-        """Score the clean text, then each disturbance; ``begins`` is called with each name."""
+        """Score the clean text, then each disturbance, of all or those of these names.
+
+        ``begins`` is called with each name.
+        """
         sources, references = zip(*self._texts, strict=True)
         translations = self._translator.translate(sources)
         clean = [translation.text for translation in translations]
         best = self._score(clean, references, sources)
         results = []
-        for name in names:
+        for name in self._disturbances if names is None else names:
             begins(name)
-            results.append(self._measured(DISTURBANCES[name], clean, best))
+            results.append(self._measured(self._disturbances[name], clean, best))
         value = round(best.value, 2)
         flags = self._flags(sources, references, translations)
         return StressReport(best.name, best.signature, len(clean), value, flags, results)
@@ -117,6 +135,8 @@ class StressTest:
         references: Sequence[Sequence[str]],
         translations: Sequence[Any],
     ) -> dict[str, int]:
+        if self._detector is None:
+            return {}
         outputs = as_outputs(translations, self._translator)
         flagged = find_failures(self._detector, sources, references, outputs, of_references=())
         return {flag: len(flagged.lines(flag)) for flag in flagged.names}
@@ -131,7 +151,9 @@ class StressTest:
         texts = [self._disturbed(disturbance, window) for window in windows]
         sources = [source for source, _ in texts]
         references: list[tuple[str, ...]] = [targets for _, targets in texts]
-        expected = [self._disturbed(disturbance, window, clean)[1][0] for window in windows]
+        expected = list(clean)
+        if disturbance.reference != "same" or disturbance.window != 1:
+            expected = [self._disturbed(disturbance, window, clean)[1][0] for window in windows]
         translations = self._translator.translate(sources)
         outputs = [translation.text for translation in translations]
         value = loss = None
@@ -143,10 +165,11 @@ class StressTest:
         agreement = CHRF().corpus_score(outputs, [expected]).score if any(expected) else None
         same = disturbance.reference == "same"
         firsts = [self._texts[window[0]][0] for window in windows]
+        changed = map(_differ, sources, firsts)
         return Stress(
             disturbance.name,
             len(texts),
-            _percent(map(str.__ne__, sources, firsts)),
+            _percent(changed),
             None if value is None else round(value, 2),
             None if loss is None else round(loss, 2),
             _percent(map(str.__eq__, outputs, expected)) if same else None,
@@ -173,6 +196,11 @@ class StressTest:
             for column in zip(*targets, strict=False)
         ]
         return with_tags(pairs[0][0], parse_tags(sources[0])), tuple(pair[1] for pair in pairs)
+
+
+def _differ(source: str, before: str) -> bool:
+    # A file that has been read is another one than that on the disk.
+    return isinstance(source, ReadSource) or source != before
 
 
 def _percent(flags: Iterable[bool]) -> float:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
+from transformer.common.errors import InputError
 from transformer.common.schema import Range
 from transformer.recipes.plan import Plan, Recipe, monolingual_file, only_train
 
@@ -26,6 +27,11 @@ class Backtranslate(Recipe):
 
     def add(self, plan: Plan) -> None:
         """Add the stages; raises InputError if the reverse model is not of that direction."""
+        if plan.data.source_kind != "text":
+            raise InputError(
+                f"back-translation writes source text, and data.source_kind="
+                f"{plan.data.source_kind}; use recipe distill"
+            )
         text = plan.text()
         if self.reverse is None:
             reverse = plan.train("reverse", text.swapped.alone)

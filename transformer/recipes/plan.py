@@ -75,6 +75,7 @@ TEXT_KEYS = (
     "corpus",
     "source",
     "target",
+    "source_kind",
     "root",
     "train",
     "validation",

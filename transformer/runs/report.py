@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from transformer.data.corpora.evaluation_text import read_texts, run_split
 from transformer.evaluation import comparison as comparing
 from transformer.reports.comparison import letters
 from transformer.reports.page import REPORT
+from transformer.reports.page.media import media_link
 from transformer.reports.page.page import report_page
 from transformer.reports.page.sentences import moved_rows, sentence_rows
 from transformer.reports.page.summary import summary
@@ -42,6 +43,9 @@ def write_report(folder: Path, values: Values) -> Path:
     """Write ``report.html`` and ``report.json``, for several runs ``comparison``; the page."""
     name = REPORT if len(values["runs"]) == 1 else "comparison"
     page = folder / f"{name}.html"
+    if values["source_kind"] in ("speech", "image"):
+        for row in chain.from_iterable(test["sentences"] for test in values["tests"]):
+            row["media"] = media_link(row["source"], folder)
     write_text_whole(folder / f"{name}.json", escaped_json(values) + "\n")
     write_text_whole(page, report_page(values))
     return page
@@ -59,6 +63,7 @@ def run_report(folders: Sequence[Path], state: str | None = None) -> Values:
     runs = zip(folders, configs, strict=True)
     values: Values = {
         "letters": letters(len(folders)),
+        "source_kind": configs[0].data.source_kind,
         "runs": [_facts(folder, config, state) for folder, config in runs],
         "settings": _differing(settings),
     }
@@ -195,12 +200,13 @@ def tested_text(
             if former is not None and abs(former["score"] - system.score) > 0.01:
                 change = f"was {former['score']}, and is now {system.score:.2f}"
                 notes.append(f"{name}: {metric.name} {change}")
+    files = configs[0].data.source_kind != "text"
     if len(folders) > 1:
-        rows = moved_rows(comparison)
+        rows = moved_rows(comparison, files=files)
     else:
         failures = read_json(folders[0] / failures_file(name)) or {"flags": {}}
         lines = {flag: {*sentences["lines"]} for flag, sentences in failures["flags"].items()}
-        rows = sentence_rows(comparison, lines)
+        rows = sentence_rows(comparison, lines, files=files)
     return values | {"comparison": comparison.to_json(), "sentences": rows}
 
 

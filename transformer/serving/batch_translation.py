@@ -15,6 +15,7 @@ from transformer.decoding.alignment import Aligner
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.forced_decoding import score_pairs
 from transformer.decoding.translator import Translation, Translator
+from transformer.quality.failures.monitor import as_output
 from transformer.serving.languages import Direction
 from transformer.serving.sentences import Part, Splitting
 
@@ -73,6 +74,8 @@ class SentenceTranslation:
     word_confidence: tuple[float, ...] | None = None
     attention: Attention | None = field(default=None, compare=False)
     flags: tuple[str, ...] = ()
+    mean_log_probability: float = 0.0
+    """Of its subwords and the end, in nats."""
 
 
 @dataclass(frozen=True)
@@ -169,6 +172,7 @@ def _result(sentence: Sentence, translation: Translation) -> SentenceTranslation
         links=links,
         attention=attention,
         flags=translation.flags or (),
+        mean_log_probability=as_output(translation).log_probability or 0.0,
     )
 
 

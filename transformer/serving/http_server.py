@@ -29,6 +29,7 @@ from transformer.serving.interfaces.deepl import DeepL
 from transformer.serving.interfaces.files import Files
 from transformer.serving.interfaces.http import LimitedBodies
 from transformer.serving.interfaces.libretranslate import LibreTranslate
+from transformer.serving.interfaces.openai import OpenAI
 from transformer.serving.micro_batching import Metrics
 from transformer.serving.request_queue import RequestQueue
 from transformer.settings.commands import ServerConfig
@@ -73,6 +74,7 @@ def build_app(queue: RequestQueue, access: Access) -> Starlette:
     routes = [
         *LibreTranslate(queue, access, stored).routes(),
         *deepl.routes(),
+        *OpenAI(queue, access, stored).routes(),
         *page_routes(),
         Route("/health", health),
         Route("/metrics", metrics),

@@ -9,6 +9,7 @@ from transformer.data.tokenization.tags import UNTAGGED, SourceTags, with_tags
 from transformer.decoding.long_inputs import has_sentences
 from transformer.decoding.translator import Translator, torch_engine
 from transformer.quality.failures.flagging import Flagging
+from transformer.settings.decoding import NEUTRAL
 from transformer.settings.run import RunConfig
 
 _ALIASES = {"zh": "zh-hans", "zt": "zh-hant", "pb": "pt-br"}
@@ -43,6 +44,28 @@ class Direction:
             self._wider[nbest] = replace(self, translator=translator, flagging=flagging)
         return self._wider[nbest]
 
+    def sampled(self, temperature: float) -> "Direction":
+        """The direction with one sample at this temperature, of the text and the search's seed."""
+        changes: dict[str, Any] = {"algorithm": "sampling", "beam_size": 1, "nbest": 1}
+        search = replace(
+            self.translator.search, **{**NEUTRAL, **changes, "temperature": temperature}
+        )
+        return replace(self, translator=replace(self.translator, search=search), flagging=None)
+
+    @property
+    def kind(self) -> str:
+        """What a source is: ``text``, or the kind of its files (``data.source_kind``)."""
+        tokenizer = self.translator.tokenizer
+        return tokenizer.config.algorithms[0] if tokenizer.reads_files else "text"
+
+    def require_text(self) -> None:
+        """Raise InputError if a source is a file: no client may name one of the server's."""
+        if self.kind != "text":
+            raise InputError(
+                f"the model from {self.source} to {self.target} reads sound, not text; send a file "
+                "to /v1/audio/transcriptions"
+            )
+
     @property
     def whole_lines(self) -> bool:
         """Whether each line is translated whole; so are sources with features after a tab."""
@@ -54,7 +77,8 @@ class Direction:
         return self.flagging is not None and self.flagging.on_failure is not None
 
     def length(self, text: str) -> int:
-        """Tokens of a source text, with its tags and its end."""
+        """Tokens of a source text, with its tags and its end; InputError if sources are files."""
+        self.require_text()
         [subwords] = self.translator.tokenizer.encode_source([with_tags(text, self.tags)])
         return len(subwords) + 1
 

@@ -6,7 +6,10 @@ from collections.abc import AsyncGenerator, Sequence
 from concurrent.futures import Executor
 from functools import partial
 
+import numpy as np
+
 from transformer.common.errors import InputError
+from transformer.data.features.read_source import ReadSource
 from transformer.serving.batch_translation import (
     Options,
     Sentence,
@@ -15,7 +18,7 @@ from transformer.serving.batch_translation import (
     translate_batch,
 )
 from transformer.serving.formats.placeholders import TranslateBatch, translate_with_placeholders
-from transformer.serving.languages import Detected, Detector, Directions
+from transformer.serving.languages import Detected, Detector, Direction, Directions
 from transformer.serving.micro_batching import Job, Metrics, MicroBatcher
 from transformer.serving.sentences import Part, Splitting, plain_blanks, split_sentences
 from transformer.settings.commands import Limits
@@ -25,6 +28,16 @@ _LONGEST_REMEMBERED = 1000
 
 _SAMPLE = "A b."
 """Translated before the first request, which would be slow otherwise."""
+
+
+def _sample(direction: Direction) -> str:
+    """What warms a direction up: a text or, of files, some vectors."""
+    if direction.kind == "text":
+        return _SAMPLE
+    vectors = direction.translator.tokenizer.vector_source
+    length = vectors.extractor.window or 32
+    return ReadSource("sample", np.zeros((length, len(vectors)), dtype=np.float32))
+
 
 _Futures = dict[Sentence, "asyncio.Future[SentenceTranslation]"]
 _Split = list[list[tuple[Part, Sentence]]]
@@ -65,7 +78,7 @@ class RequestQueue:
             metrics=self.metrics,
             thread=thread,
         )
-        warm_up = [Job(Options(direction), Sentence(_SAMPLE), 1) for direction in directions.all]
+        warm_up = [Job(Options(each), Sentence(_sample(each)), 1) for each in directions.all]
         try:
             for job in warm_up:
                 self.batcher.submit([job])
@@ -91,6 +104,27 @@ class RequestQueue:
             TextTranslation(tuple((part, futures[sentence].result()) for part, sentence in parts))
             for parts in split
         ]
+
+    async def translate_read(
+        self, sources: Sequence[ReadSource], options: Options
+    ) -> list[SentenceTranslation]:
+        """Translate files that have been read, each in one batch; raises as `translate` does."""
+        if len(sources) > self.limits.waiting:
+            raise InputError(
+                f"one request may have {self.limits.waiting} parts; send it in several"
+            )
+        jobs = [Job(options, Sentence(source), len(source.vectors)) for source in sources]
+        futures = [asyncio.wrap_future(job.result) for job in jobs]
+        try:
+            async with asyncio.timeout(self.limits.seconds):
+                self.batcher.submit(jobs)
+                translations = await asyncio.gather(*futures)
+        finally:
+            for future in futures:
+                future.cancel()
+        self.metrics.source_tokens.inc(sum(one.source_tokens for one in translations))
+        self.metrics.target_tokens.inc(sum(one.target_tokens for one in translations))
+        return translations
 
     async def stream(self, text: str, options: Options) -> AsyncGenerator[TextTranslation]:
         """Yield the sentences of ``translate``, in their order, as they are finished."""
@@ -127,6 +161,7 @@ class RequestQueue:
         self, texts: Sequence[str], options: Options
     ) -> tuple[_Split, dict[Sentence, Job]]:
         direction = options.direction
+        direction.require_text()
         lines = direction.whole_lines
         splitting: Splitting = "lines" if lines else options.splitting
         split: _Split = []

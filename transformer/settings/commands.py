@@ -128,6 +128,7 @@ class Limits(Settings, group="limits"):
     body_seconds: Annotated[float, Range(above=0)] = 10.0
     file_bytes: Annotated[int, Range(1)] | None = 10_000_000
     file_seconds: Annotated[float, Range(above=0)] = 3600.0
+    sound_seconds: Annotated[float, Range(above=0)] | None = 1500.0
     waiting: Annotated[int, Range(1)] = 10_000
     connections: Annotated[int, Range(1)] = 1000
     seconds: Annotated[float, Range(above=0)] = 60.0

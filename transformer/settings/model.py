@@ -34,8 +34,7 @@ class ModelConfig(Settings, group="model"):
             (model/front_ends): ``whisper`` or ``s2t`` for sound, ``patches`` for pictures,
             ``linear`` for any; null reads tokens.
         class_token: ``patches`` begins with a trained vector (ViT).
-        max_source_length: Positions of the encoder with ``positions=learned``; null is
-            ``max_length``.
+        max_source_length: ``max_length`` of the encoder, if it is another.
         pad: Index of the padding symbol; its embedding starts at zero, padding is masked.
         num_kv_heads: Heads of keys and values; a group of query heads shares each (Ainslie et
             al. 2023). 1 is multi-query attention (Shazeer 2019); null is ``num_heads``.
@@ -80,7 +79,6 @@ class ModelConfig(Settings, group="model"):
     pad: Annotated[int, Range(0)] = 0
     front_end: FrontEndName | None = None
     class_token: bool = False
-    max_source_length: Size | None = None
     d_model: Size = 128
     num_heads: Size = 4
     num_kv_heads: Size | None = None
@@ -101,6 +99,7 @@ class ModelConfig(Settings, group="model"):
     norm_order: Literal["pre", "post", "sandwich"] = "pre"
     positions: Positions = "sinusoidal"
     max_length: Annotated[int, Range(1, 2**20)] = 1024
+    max_source_length: Size | None = None
     relative_buckets: Annotated[int, Range(4, below=2**31)] = 32
     relative_max_distance: Size = 128
     activation: ActivationName = "relu"
@@ -138,7 +137,7 @@ class ModelConfig(Settings, group="model"):
 
     @property
     def source_positions(self) -> int:
-        """Positions of the encoder, if they are learned."""
+        """``max_length`` of the encoder."""
         return self.max_source_length or self.max_length
 
     @property
@@ -209,8 +208,6 @@ def _bad_front_end(config: ModelConfig) -> Iterator[str]:
         yield "model.source_token_dropout drops tokens; a source of vectors has none, set it to 0"
     if config.class_token and config.front_end != "patches":
         yield "model.class_token begins patches; set model.front_end=patches, or leave it out"
-    if config.max_source_length is not None and config.positions != "learned":
-        yield "model.max_source_length is of model.positions=learned; leave one of them out"
 
 
 def _bad_positions(config: ModelConfig, width: str) -> Iterator[str]:

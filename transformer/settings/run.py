@@ -130,11 +130,12 @@ def completed(config: RunConfig) -> RunConfig:
     if kind != "text":
         model = config.model
         front_end = model.front_end or DEFAULT_FRONT_ENDS[kind]
-        tied = "none" if model.tie_embeddings == "none" else "decoder"
+        if model.tie_embeddings != "none":
+            model = replace(model, tie_embeddings="decoder")
         return replace(
             config,
             tokenizer=replace(config.tokenizer, source=kind, joint=False),
-            model=replace(model, front_end=front_end, tie_embeddings=tied),
+            model=replace(model, front_end=front_end),
         )
     source, target = config.tokenizer.algorithms
     if source == target or config.model.tie_embeddings != "all":

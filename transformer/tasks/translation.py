@@ -292,9 +292,9 @@ class TranslationTask(Task):
                 translations = by_sentence.translate(texts.sources)
             warn_about_length_limit([length_counts(translations)])
             outputs = as_outputs(translations, by_sentence)
-            failures = detector and find_failures(
-                detector, texts.sources, texts.references, outputs
-            )
+            failures = None
+            if detector is not None:
+                failures = find_failures(detector, texts.sources, texts.references, outputs)
             hypotheses = [translation.text for translation in translations]
             scores = score(
                 hypotheses, texts.references, config=config.metrics, sources=texts.sources

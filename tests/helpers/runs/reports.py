@@ -23,11 +23,12 @@ def report_values(runs: int, text: str) -> dict[str, Any]:
         "sentence_signatures": {"chrf": text},
         "moved": [{"by": text, "better": 1, "worse": 0, "same": 0}] * (runs - 1),
     }
-    row = {"line": 1, "score": 1.0, "length": 1, "source": text, "flags": [text]}
+    row = {"line": 1, "score": 1.0, "length": 1, "source": text, "media": None, "flags": [text]}
     row |= {"texts": [[text, "ins", [[text, True], [text, False]]]]}
     test = {"name": text, "scores": [[{"name": text, "score": 1.0, "signature": text}]] * runs}
     return {
         "letters": letters,
+        "source_kind": "text",
         "runs": [_run(text)] * runs,
         "tests": [test | {"comparison": comparison, "sentences": [row]}],
         "settings": [{"key": text, "values": [text] * max(runs, 2)}],

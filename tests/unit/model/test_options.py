@@ -25,6 +25,11 @@ from transformer.settings.model import ModelConfig
 SOURCE = torch.tensor([[7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 3], [5, 1, 4, 3, *[0] * 8]])
 TARGET = torch.tensor([[2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 5], [2, 9, 1, 7, *[0] * 8]])
 
+VECTORS = torch.randn(2, 12, 24, generator=torch.Generator().manual_seed(1))
+VECTORS[1, 4:] = torch.nan
+"""As long as SOURCE, for models with a front end."""
+
+FILES: dict[str, Any] = {"tie_embeddings": "decoder", "source_vocab_size": 24}
 RELATIVE: dict[str, Any] = {"positions": "relative"}
 BIGBIRD: dict[str, Any] = {"pattern": "bigbird"}
 
@@ -58,6 +63,8 @@ VALUES: dict[str, Sequence[Any]] = {
     **dict.fromkeys(("dropout", "attention_dropout", "activation_dropout"), (0.0, 0.3)),
     **dict.fromkeys(("source_token_dropout", "target_token_dropout"), (0.0, 0.3)),
     "layer_drop": [0.0, 0.9],
+    "class_token": [False, True],
+    "max_source_length": [None, 16],
     "max_length": [64, 12],
     "convolution_window": [None, 1, 4],
     "encoder_layer": [None, f"{__name__}:OwnEncoderLayer"],
@@ -79,7 +86,9 @@ VALUES: dict[str, Sequence[Any]] = {
 # What an option needs to mean anything; it must mean something in each of these models.
 NEEDS: dict[str, Sequence[dict[str, Any]]] = {
     **dict.fromkeys(("source_vocab_size", "target_vocab_size"), ({"tie_embeddings": "none"},)),
-    "max_length": [{"positions": "learned"}],
+    **dict.fromkeys(("max_length", "max_source_length"), ({"positions": "learned"},)),
+    "front_end": [FILES],
+    "class_token": [FILES | {"front_end": "patches"}],
     **dict.fromkeys(("relative_buckets", "relative_max_distance"), (RELATIVE,)),
     "sdpa_backend": [{"attention": "sdpa"}],
     "window": [{"pattern": name} for name in ("sliding", "longformer", "bigbird")],
@@ -132,7 +141,8 @@ def test_every_field_is_tried_here() -> None:
 
 
 def outputs(model: Transformer) -> Tensor:
-    return model.logits(model(SOURCE, TARGET))
+    source = SOURCE if model.config.front_end is None else VECTORS
+    return model.logits(model(source, TARGET))
 
 
 def loss_of(model: Transformer) -> Tensor:
@@ -202,6 +212,8 @@ def test_every_value_differs_from_every_other(field: str) -> None:
         found = {value: effect(needs | {field: value}) for value in values(field)}
         assert len(found) > 1
         for one, other in combinations(found, 2):
+            if {one, other} == {"patches", "linear"}:
+                continue  # the same but for a class token
             if other == f"{one}_tanh":  # an approximation: it differs by less than a rounding
                 assert not torch.equal(found[one][1], found[other][1])
             else:

@@ -92,13 +92,14 @@ class SegmentationSampler:
         A sampled segmentation or a changed pair that does not fit into the batch is not used.
         """
         changed = changed or {}
-        source: list[Row] = [*corpus.ids("source", pairs)]
+        rows = corpus.ids("source", pairs)
         if self._extractor is not None:
             seeds = pair_seeds(self.data.seed, epoch, numbers, VECTORS).tolist()
-            source = [
+            rows = [
                 self._extractor.augmented(row.astype(np.float32), seed)
-                for row, seed in zip(source, seeds, strict=True)
+                for row, seed in zip(rows, seeds, strict=True)
             ]
+        source: list[Row] = [*rows]
         target: list[Row] = [*corpus.ids("target", pairs)]
         sampling = self.tokenizer.config.sampling > 0
         indices = list(range(len(pairs))) if sampling else list(changed)

@@ -1,5 +1,7 @@
 """Files of NumPy's arrays to vectors."""
 
+from tokenize import TokenError
+
 import numpy as np
 from jaxtyping import Float
 
@@ -18,7 +20,7 @@ def read_array(reference: Reference, config: VectorsConfig) -> Float[np.ndarray,
     """
     magic = np.lib.format.MAGIC_PREFIX
     with (
-        source_errors(reference, "an array", _ADVICE, EOFError, MemoryError),
+        source_errors(reference, "an array", _ADVICE, EOFError, MemoryError, TokenError),
         opened(reference) as file,
     ):
         if reference.start or reference.end is not None or reference.speed != 1:

@@ -1,6 +1,11 @@
 """Files of sound to samples."""
 
+import io
+import os
 import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -11,10 +16,18 @@ from transformer.common.packages import require_package
 from transformer.data.features.reference import Reference, opened, source_errors
 
 _BLOCK = 1 << 20
+# Hz; what a header has below is damage, and would fill the memory.
+_LOWEST_RATE = 1000
+# Samples of a byte: an MP3 of 8 kbit/s has 24. libsndfile believes a longer header, and goes on in
+# silence.
+_MOST_OF_MP3 = 100
+_CUT = "the file ends before its sound does; copy it again, or leave it out"
 # soundfile's number of samples if the header has none.
 _UNKNOWN = 1 << 62
 # What a program writes that does not know the length, since it writes to a pipe.
 _WAV_UNKNOWN = 0x7FFF0000
+
+_ADVICE = "replace it by a sound file such as WAV, FLAC or OGG, or leave it out"
 
 
 def require_audio() -> None:
@@ -41,7 +54,7 @@ def read_audio(reference: Reference, sample_rate: int) -> Float[np.ndarray, " sa
         source_errors(
             reference,
             "a sound",
-            "replace it by a sound file such as WAV, FLAC or OGG, or leave it out",
+            _ADVICE,
             soundfile.SoundFileError,
         ),
         opened(reference) as file,
@@ -56,40 +69,77 @@ def read_audio(reference: Reference, sample_rate: int) -> Float[np.ndarray, " sa
     return samples
 
 
+def sound_seconds(reference: Reference) -> float:
+    """Seconds of a sound, or of its part, before its speed changes; reads its header alone.
+
+    Raises as `read_audio` does.
+    """
+    require_audio()
+    import soundfile
+
+    with (
+        source_errors(reference, "a sound", _ADVICE, soundfile.SoundFileError),
+        opened(reference) as file,
+        _opened_sound(file) as sound,
+    ):
+        end = sound.frames / sound.samplerate
+    return (end if reference.end is None else min(end, reference.end)) - reference.start
+
+
 def _samples(
     file: BinaryIO, reference: Reference
 ) -> tuple[Float[np.ndarray, " sample"], int | float]:
     """The samples of a part of a file, and their rate, by which it sounds at its speed."""
-    import soundfile
-
-    try:
-        sound = soundfile.SoundFile(file)
-    except soundfile.LibsndfileError as error:
-        # The name in the message is that of a Python object.
-        raise ValueError(error.error_string) from error
-    with sound:
+    with _opened_sound(file) as sound:
         rate = sound.samplerate
         frames = sound.frames
-        if frames >= _UNKNOWN:
-            raise InputError("the header has no length; write the file again, or as WAV")
         if frames and reference.start * rate >= frames:
             raise InputError(
                 f"the sound ends at {frames / rate:g} s, before its part starts; correct #t="
             )
         start = round(reference.start * rate)
-        end = frames
-        if reference.end is not None:
-            end = min(frames, round(reference.end * rate))
+        end = frames if reference.end is None else min(frames, round(reference.end * rate))
         sound.seek(start)
-        # frame channel -> frame
-        blocks = [
-            block.mean(axis=1, dtype=np.float32)
-            for block in sound.blocks(_BLOCK, frames=end - start, dtype="float32", always_2d=True)
-        ]
-        samples = np.concatenate([np.zeros(0, np.float32), *blocks])
-        if len(samples) < end - start or _is_cut(sound):
-            raise InputError("the file ends before its sound does; copy it again, or leave it out")
-    return samples, rate * reference.speed if reference.speed != 1 else rate
+        size = max(1, _BLOCK // sound.channels)
+        blocks = [np.zeros(0, np.float32)]
+        missing = end - start
+        while missing > 0:
+            block = sound.read(min(size, missing), dtype="float32", always_2d=True)
+            if not len(block):
+                raise InputError(_CUT)
+            # frame channel -> frame
+            blocks.append(block.mean(axis=1, dtype=np.float32))
+            missing -= len(block)
+    return np.concatenate(blocks), rate * reference.speed if reference.speed != 1 else rate
+
+
+@contextmanager
+def _opened_sound(file: BinaryIO) -> Iterator[Any]:
+    """A file of sound whose header can be believed, as soundfile.SoundFile."""
+    import soundfile
+
+    with ExitStack() as stack:
+        if isinstance(file, io.BytesIO):
+            data = file.getvalue()
+            file = stack.enter_context(tempfile.TemporaryFile())
+            file.write(data)
+            file.seek(0)
+        try:
+            # By its number: the library reads a Python object at half the speed, and prints the
+            # tracebacks of wrong positions.
+            sound = soundfile.SoundFile(file.fileno(), closefd=False)
+        except soundfile.LibsndfileError as error:
+            # The name in the message is that number.
+            raise ValueError(error.error_string) from error
+        stack.enter_context(sound)
+        if sound.samplerate < _LOWEST_RATE:
+            raise InputError(f"its header has a rate of {sound.samplerate} Hz; write it again")
+        if sound.frames >= _UNKNOWN:
+            raise InputError("its header has no length; write it again, or as WAV")
+        size = os.fstat(file.fileno()).st_size
+        if _is_cut(sound) or (sound.format == "MP3" and sound.frames > _MOST_OF_MP3 * size):
+            raise InputError(_CUT)
+        yield sound
 
 
 def _is_cut(sound: Any) -> bool:

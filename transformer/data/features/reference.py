@@ -126,7 +126,7 @@ def source_errors(
     ``what`` is the kind of file that was expected, ``advice`` what to do if it is another.
     """
     name = printable(source)
-    expected = (OSError, ValueError, *errors)
+    expected: tuple[type[Exception], ...] = (OSError, ValueError, *errors)
     try:
         yield
     except InputError as error:
@@ -157,7 +157,7 @@ def opened(reference: Reference) -> Iterator[BinaryIO]:
         with _file(reference.path) as file:
             yield file
         return
-    with source_errors(reference, "a Parquet file", "name rows of Parquet files alone"):
+    with source_errors(reference, "a Parquet file", "name rows of Parquet files alone", IndexError):
         value = _row_value(reference.path, reference.row)
     if isinstance(value, str):
         folder = reference.path.rpartition("/")[0]
@@ -177,7 +177,8 @@ def _file(path: str) -> Iterator[BinaryIO]:
         from transformer.data.text.url_files import url_errors
 
         with url_errors(path), fsspec.open(path, "rb") as remote:
-            yield remote
+            data = remote.read()
+        yield io.BytesIO(data)
         return
     with open(given_path(path), "rb") as file:
         if not os.fstat(file.fileno()).st_size:

@@ -84,7 +84,7 @@ class Corpus:
         """Yield (source, target) line by line; after it, any `AnotherTarget` of the source."""
         if not self.source_files:
             return self._pairs()
-        folder = str(self.paths[0].parent)
+        folder = str(self.paths[0].parent.absolute())  # other files may name it, too
         return ((beside(source, folder), target) for source, target in self._pairs())
 
     def _pairs(self) -> Iterator[Pair]:

@@ -52,6 +52,10 @@ class TaggedText(str):
         tagged.tags = tags
         return tagged
 
+    def with_tags(self, tags: SourceTags) -> "TaggedText":
+        """Return the text with other tags."""
+        return TaggedText(self, tags)
+
 
 def parse_tags(text: str) -> SourceTags:
     """Return the tags of a text; a plain string has none."""
@@ -60,7 +64,9 @@ def parse_tags(text: str) -> SourceTags:
 
 def with_tags(text: str, tags: SourceTags) -> str:
     """Return the text with these tags, if there are any."""
-    return text if tags == UNTAGGED else TaggedText(text, tags)
+    if tags == UNTAGGED:
+        return text
+    return text.with_tags(tags) if isinstance(text, TaggedText) else TaggedText(text, tags)
 
 
 def is_tag(subword: str) -> bool:

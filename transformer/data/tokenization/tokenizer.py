@@ -93,13 +93,13 @@ class Tokenizer:
         assert isinstance(self._source, VectorSource)
         return self._source
 
-    @property
-    def fills_windows(self) -> bool:
-        """Whether a sound is cut into windows of one length before it becomes vectors."""
-        if not self.reads_files:
-            return False
-        config = self.vector_source.config
-        return config.kind == "speech" and config.speech.seconds is not None
+    def require_text(self, purpose: str) -> None:
+        """Raise InputError, which begins with the purpose, if the tokenizer reads files."""
+        if self.reads_files:
+            raise InputError(
+                f"{purpose} reads source text, and the sources of this model are files "
+                f"({self.config.algorithms[0]}); use a model of text"
+            )
 
     @property
     def same_ids(self) -> bool:
@@ -227,22 +227,22 @@ class Tokenizer:
 
     def timed_rows(
         self, row: Iterable[int]
-    ) -> list[tuple[tuple[float | None, float | None], list[int]]]:
+    ) -> list[tuple[tuple[float | None, float | None], tuple[int, ...]]]:
         """Cut target subwords at their times into pieces, each with the times around it.
 
         Seconds; a time that is not there is None. A piece without text is left out.
         """
-        pieces: list[tuple[tuple[float | None, float | None], list[int]]] = []
+        pieces: list[tuple[tuple[float | None, float | None], tuple[int, ...]]] = []
         start: float | None = None
-        part: list[int] = []
+        part: tuple[int, ...] = ()
         for token in row:
             if token not in self.times:
-                part += [token] if token < self._target.first_tag else []
+                part += (token,) if token < self._target.first_tag else ()
                 continue
             time = round((token - self.times.start) * TIME_STEP, 2)
             if part:
                 pieces.append(((start, time), part))
-            start, part = time, []
+            start, part = time, ()
         return [*pieces, ((start, None), part)] if part else pieces
 
     def subwords(self, ids: Iterable[int]) -> list[str]:

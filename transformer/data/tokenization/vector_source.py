@@ -9,6 +9,7 @@ from jaxtyping import Float
 
 from transformer.common.schema import typed
 from transformer.data.features.extractor import FeatureExtractor
+from transformer.data.features.read_source import ReadSource
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.vocabulary import Vocabulary
 from transformer.settings.sources import SourceConfig
@@ -36,11 +37,22 @@ class VectorSource(Vocabulary):
     def read(self, sources: Sequence[str]) -> list[Vectors]:
         """The vectors of each file, none of a blank line; InputError if one cannot be read."""
         nothing = np.zeros((0, self.config.channels), dtype=np.float32)
-        return [self.extractor.vectors(name) if name.strip() else nothing for name in sources]
+        return [
+            name.vectors
+            if isinstance(name, ReadSource)
+            else self.extractor.vectors(name)
+            if name.strip()
+            else nothing
+            for name in sources
+        ]
 
-    def labels(self, row: Vectors) -> list[str]:
+    def opened(self, source: str) -> ReadSource:
+        """A source to translate with its vectors, also a long one (`FeatureExtractor.read`)."""
+        return source if isinstance(source, ReadSource) else self.extractor.read(source)
+
+    def labels(self, row: Vectors, start: float = 0.0) -> list[str]:
         """Names of the vectors of a source: a time, or the place in a picture."""
-        return self.extractor.labels(row)
+        return self.extractor.labels(row, start)
 
     def split(
         self, sentences: Sequence[str], seeds: Sequence[int] | None = None

@@ -14,7 +14,6 @@ from typing import Any
 
 from transformer.common.errors import InputError, raise_objections, readable
 from transformer.common.schema import typed_value
-from transformer.data.features.audio import read_audio
 from transformer.data.features.reference import Reference
 from transformer.data.features.windows import sound_windows
 from transformer.data.tokenization.file_vocabulary import FileVocabulary
@@ -300,9 +299,8 @@ def generate_greedily(folder: Path, files: Sequence[str]) -> list[str]:
         if generation.is_multilingual:
             task = TRANSCRIBE if tags.source == tags.target else TRANSLATE
             asked = {"language": tags.source, "task": task}
-        samples = read_audio(Reference.parse(file), speech.sample_rate)
         parts = []
-        for _, window in sound_windows(samples, speech):
+        for _, _, window in sound_windows(Reference.parse(file), speech):
             heard = extractor(window, sampling_rate=speech.sample_rate, return_tensors="pt")
             with torch.no_grad():
                 ids = model.generate(heard.input_features, **asked, **plain)

@@ -88,7 +88,7 @@ class VectorEmbedding(nn.Module):
         self.norm = norm
         self.dropout = Dropout(dropout)
 
-    def forward(self, source: Float[Tensor, "batch length channel"]) -> HiddenStates:
+    def forward(self, source: Float[Tensor, "batch vectors channel"]) -> HiddenStates:
         hidden = self.front_end(source) * self.scale
         if self.positions is not None:
             hidden = hidden + self.positions(hidden.size(1))

@@ -1,4 +1,7 @@
-"""A report as HTML by Jinja2, which escapes every value; no network, no other file."""
+"""A report as HTML by Jinja2, which escapes every value; no network.
+
+It shows no other file but the sounds and pictures that its sentences come from, by link.
+"""
 
 import json
 import re

@@ -21,8 +21,13 @@ _MARKUP = 250
 """Bytes for the sentences of a page, whose limit is one megabyte; bytes of the tags of each."""
 
 
-def sentence_rows(comparison: Comparison, flags: Mapping[str, Container[int]]) -> list[Row]:
-    """The sentences of the first system, the worst first; of many the worst half and a spread."""
+def sentence_rows(
+    comparison: Comparison, flags: Mapping[str, Container[int]], *, files: bool = False
+) -> list[Row]:
+    """The sentences of the first system, the worst first; of many the worst half and a spread.
+
+    ``files``: a source is the path of a file, to which the page has a link.
+    """
     [(by, scores)] = comparison.base.scores.items()
     hypotheses = comparison.base.hypotheses
     text = comparison.text
@@ -38,15 +43,18 @@ def sentence_rows(comparison: Comparison, flags: Mapping[str, Container[int]]) -
 
     order = sorted(range(len(scores)), key=scores.__getitem__, reverse=falling)
     sample = [row(at) for at in order[:: len(order) // 100 + 1]]
-    limit = max(2, int(len(sample) * _room(sample)))
+    limit = max(2, int(len(sample) * _room(sample, files)))
     if limit < len(order):
         rest = order[limit // 2 :]
         order = [*order[: limit // 2], *rest[:: -(-len(rest) // (limit - limit // 2))]]
     return [row(at) for at in order]
 
 
-def moved_rows(comparison: Comparison) -> list[Row]:
-    """The sentences that became most better and worse; if a page has no room, the first."""
+def moved_rows(comparison: Comparison, *, files: bool = False) -> list[Row]:
+    """The sentences that became most better and worse; if a page has no room, the first.
+
+    See `sentence_rows`.
+    """
     names = letters(len(comparison.systems))[1:]
     groups = [
         [_moved(sentence, movement.by, name, direction) for sentence in sentences]
@@ -56,14 +64,14 @@ def moved_rows(comparison: Comparison) -> list[Row]:
             ("worse", movement.most_worse),
         )
     ]
-    room = _room([*chain(*groups)])
+    room = _room([*chain(*groups)], files)
     return [row for group in groups for row in group[: math.ceil(room * len(group))]]
 
 
-def _room(rows: Sequence[Row]) -> float:
+def _room(rows: Sequence[Row], files: bool) -> float:
     """The bytes that a page has for sentences, divided by those of the rows as HTML."""
     parts = [part for row in rows for _, _, parts in row["texts"] for part in parts]
-    texts = [row["source"] for row in rows] + [text for text, _ in parts]
+    texts = [row["source"] for row in rows] * (1 + files) + [text for text, _ in parts]
     marked = sum(differs for _, differs in parts) * len("<ins></ins>")
     return _BYTES / (len(escape("".join(texts)).encode()) + marked + _MARKUP * len(rows) or 1)
 
@@ -77,7 +85,7 @@ def _moved(sentence: MovedSentence, by: str, letter: str, direction: str) -> Row
 
 def _row(line: int, score: float, source: str, texts: list[Any], flags: list[str]) -> Row:
     about = {"line": line, "score": round(score, 1), "length": len(source.split())}
-    return {**about, "source": escaped(source), "texts": texts, "flags": flags}
+    return {**about, "source": escaped(source), "media": None, "texts": texts, "flags": flags}
 
 
 def _differences(left: str, right: str) -> tuple[list[Any], list[Any]]:

@@ -36,7 +36,12 @@ _REFUSALS: dict[type[Exception], tuple[Any, ...]] = {
 
 _CLOSE = {"Connection": "close"}
 
-_FILE_PATHS = ("/translate_file", "/v2/document")
+_FILE_PATHS = (
+    "/translate_file",
+    "/v2/document",
+    "/v1/audio/transcriptions",
+    "/v1/audio/translations",
+)
 
 
 def endpoint(answer: Answer, key: str) -> Answer:
