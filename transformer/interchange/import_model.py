@@ -152,7 +152,11 @@ def _run(config: ImportConfig, imported: Imported) -> RunConfig:
     vectors = imported.source
     files: dict[str, Any] = {}
     if vectors is not None:
-        files = {"source_kind": vectors.kind, vectors.kind: getattr(vectors, vectors.kind)}
+        files = {
+            "source_kind": vectors.kind,
+            vectors.kind: getattr(vectors, vectors.kind),
+            "max_length": max(DataConfig.max_length, imported.model.source_positions),
+        }
     tags = imported.tokenizer.tags
     if tags.both_sides:
         for code in (source, target):

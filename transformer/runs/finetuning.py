@@ -151,7 +151,9 @@ def settings_of_initial(
     portable = portable_part(payload)
     model = portable.config.model
     tokenizer, tags = settings_of_state(portable.tokenizer)
-    require_trust(RunConfig(model=model), trusted, path, given)
+    # The code of a model is that of its layers, whatever it reads.
+    of_text = replace(model, front_end=None, class_token=False, max_source_length=None)
+    require_trust(RunConfig(model=of_text), trusted, path, given)
     keys = {
         f"tokenizer.{field.name}": getattr(tokenizer, field.name)
         for field in fields(tokenizer)
@@ -168,6 +170,8 @@ def settings_of_initial(
     if data.source_kind != "text":
         kind = data.source_kind
         keys["data.source_kind"] = kind
+        # Vectors of a file, which may be more than any text has subwords.
+        keys["data.max_length"] = data.max_length
         keys |= {
             f"data.{kind}.{name}": value
             for name, value in asdict(getattr(data, kind)).items()
