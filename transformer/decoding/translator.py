@@ -563,18 +563,16 @@ class Translator:
             window = segment.times
             if window is None:
                 return None
+            rows: list[tuple[tuple[float | None, float | None], tuple[int, ...]]]
             rows = [((None, None), hypothesis.tokens)]
             if self.timestamps:
                 rows = self.tokenizer.timed_rows(hypothesis.tokens)
             for (start, end), tokens in rows:
                 [text] = hypothesis_texts([replace(hypothesis, tokens=tokens)], self.tokenizer)
-                timed.append(
-                    TimedText(
-                        window.start if start is None else window.start + start,
-                        window.end if end is None else window.start + end,
-                        text,
-                    )
-                )
+                # A model may write times after the end of the sound.
+                first = min(window.end, window.start + (start or 0.0))
+                last = window.end if end is None else min(window.end, window.start + end)
+                timed.append(TimedText(first, last, text))
         return tuple(timed) or None
 
     def _limit(self, segment: Segment) -> int:
