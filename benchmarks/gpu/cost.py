@@ -99,9 +99,17 @@ class Assumptions:
         """Of forward and backward over so many target tokens, on one GPU."""
         return tokens * size.flops_a_token / self.tflops / 1e12
 
-    def all_reduce_seconds(self, size: Size, gpus: int) -> float:
-        """To sum float32 gradients over all GPUs."""
-        return self.ring_seconds(4 * size.parameters, gpus)
+    def all_reduce_seconds(self, size: Size, gpus: int, width: int = 4) -> float:
+        """To sum gradients of so many bytes each over all GPUs; float32 has 4."""
+        return self.ring_seconds(width * size.parameters, gpus)
+
+    def sharded_seconds(self, size: Size, gpus: int, width: int = 4) -> float:
+        """What fully sharded ranks send in an update, with gradients of so many bytes.
+
+        Weights are gathered in bfloat16 before the forward and before the backward pass, and
+        gradients summed by parts; each is half of an all-reduce.
+        """
+        return self.ring_seconds((2 + 2 + width) * size.parameters, gpus) / 2
 
     def ring_seconds(self, number: float, gpus: int) -> float:
         """To sum so many bytes by a ring inside each machine, and one of the machines."""
@@ -124,6 +132,8 @@ def cost_tables(assumptions: Assumptions) -> list[str]:
         *markdown(["assumption", "value"], _assumed(assumptions)),
         "",
         *_communication(assumptions),
+        "",
+        *_narrow_gradients(assumptions),
         "",
         *_runs(assumptions),
     ]
@@ -190,6 +200,27 @@ def _communication(assumptions: Assumptions) -> list[str]:
         whole = f"{TOKENS:,} tokens a GPU"
         columns += [f"{name}: all-reduce, ms", f"{name}: compute, {split}, ms", f"{whole}, ms"]
     return markdown(columns, rows)
+
+
+def _narrow_gradients(assumptions: Assumptions) -> list[str]:
+    """What gradients in bfloat16 save of an update of 25,000 tokens in all, and a GPU."""
+    rows = []
+    for gpus in GPUS[1:]:
+        row = [str(gpus)]
+        for size in (BASE, BIG):
+            wide, narrow = (assumptions.all_reduce_seconds(size, gpus, w) for w in (4, 2))
+            row.append(f"{wide * 1e3:.1f} and {narrow * 1e3:.1f}")
+            for tokens in (TOKENS / gpus, TOKENS):
+                saved = (wide - narrow) / assumptions.update_seconds(size, tokens, gpus)
+                row.append(f"{saved:.1%}")
+        sharded = (assumptions.sharded_seconds(BIG, gpus, width) * 1e3 for width in (4, 2))
+        row.append(" and ".join(f"{milliseconds:.1f}" for milliseconds in sharded))
+        rows.append(row)
+    columns = ["GPUs"]
+    for name in ("base", "big"):
+        columns += [f"{name}: all-reduce in float32 and bfloat16, ms"]
+        columns += [f"saved, {TOKENS:,} tokens in all", f"saved, {TOKENS:,} a GPU"]
+    return markdown([*columns, "big, fsdp: ms"], rows)
 
 
 def _runs(assumptions: Assumptions) -> list[str]:

@@ -1,6 +1,6 @@
 """Train the experiments of Multi30k on a GPU, several at a time, and score them on their test sets.
 
-    python -m benchmarks.gpu.experiments --data FOLDER [--seeds 3] [--processes 4] [--deadline 560]
+    python -m benchmarks.gpu.experiments --data FOLDER [--seeds 1 2 3] [--deadline 560]
     python -m benchmarks.gpu.experiments --rehearse     # one seed, small and on a CPU
 
 FOLDER holds ``multi30k`` and ``multi30k_tok``, as ``data.root`` wants them: nothing is downloaded.
@@ -66,7 +66,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     kind = parser.add_mutually_exclusive_group(required=True)
     kind.add_argument("--data", type=Path)
     kind.add_argument("--rehearse", action="store_true")
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], metavar="SEED")
     parser.add_argument("--processes", type=int, default=4, help="that train at a time: 4")
     parser.add_argument("--deadline", type=float, default=560.0, metavar="SECONDS")
     parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "gpu_experiments")
@@ -88,14 +88,14 @@ def main(arguments: Sequence[str]) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     if options.rehearse:
         options.data = made_up(folder / "text")
-        options.seeds = 1
+        options.seeds = [1]
         gpu = ""
         changes = (*SMALL, f"data.cache={folder / 'cache'}")
     else:
         gpu = f"{torch.cuda.get_device_name()}, "
         changes = (*ON_GPU, f"data.cache={folder / 'cache'}")
     runs: dict[Trained, tuple[Result, int]] = {}
-    for seed in range(1, options.seeds + 1):
+    for seed in options.seeds:
         for experiment in EXPERIMENTS:
             run = experiment.run(options.data.resolve(), folder, seed)
             runs[replace(run, overrides=(*run.overrides, *changes))] = experiment, seed

@@ -11,6 +11,7 @@ from benchmarks.support.records import markdown
 
 UNMEASURED = "not measured yet"
 COMPILED: dict[str, dict[str, bool]] = {"eager": {}, "compiled": {"compiled": True}}
+GRAPHS = {"compiled": True, "graphs": True}
 CHOICES: dict[str, dict[str, Any]] = {
     "loss.chunk=8192": {"chunk": 8192},
     "efficient": {"attention": "sdpa", "sdpa_backend": "efficient"},
@@ -22,6 +23,18 @@ SEARCHES: dict[str, tuple[str, dict[str, bool]]] = {
 }
 
 
+def _profiles() -> list[Row]:
+    """Where the time goes, which any change begins with."""
+    rows = [Row("profile", "an update, base, eager", "traces:update", {"model": "base"})]
+    for count in (32, 1024):
+        arguments = {"sentences": count}
+        rows.append(Row("profile", f"a step, {count} sentences", "traces:search", arguments))
+    for model, options in (("base", COMPILED["compiled"]), ("base", GRAPHS), ("big", GRAPHS)):
+        name = f"an update, {model}, {', '.join(options)}"
+        rows.append(Row("profile", name, "traces:update", {"model": model, **options}))
+    return rows
+
+
 def _first_rows() -> list[Row]:
     """What most readers want to know."""
     rows = [
@@ -30,19 +43,33 @@ def _first_rows() -> list[Row]:
     ]
     for mode, compiled in COMPILED.items():
         rows.append(Row("update", f"base, {mode}", "updates:ours", compiled))
+    rows.append(Row("update", "base, graphs", "updates:ours", {"graphs": True}))
+    rows.append(Row("update", "base, compiled, graphs", "updates:ours", GRAPHS))
     rows.append(Row("update", "base, Hugging Face's Marian", "updates:marian"))
     rows.append(Row("update", "base, torch.nn.Transformer", "updates:torch_transformer"))
     for mode, compiled in COMPILED.items():
         rows.append(Row("update", f"big, {mode}", "updates:ours", {"model": "big", **compiled}))
+    rows.append(Row("update", "big, compiled, graphs", "updates:ours", {"model": "big", **GRAPHS}))
     for engine, (function, options) in SEARCHES.items():
         for count in (32, 256, 1024):
             arguments = {"sentences": count, **options}
             rows.append(Row("decode", f"{count} sentences, {engine}", function, arguments))
+    return rows
+
+
+def _operations() -> list[Row]:
+    """Kernels of attention, products in float8 and the loss by themselves."""
+    rows: list[Row] = []
     for length in (16, 32, 64, 128, 512):
         for mask in ("padded", "causal"):
             name = f"{length}, {mask}"
             settings = {"length": length, "mask": mask}
             rows.append(Row("attention", name, "operations:attention", settings))
+    for backend in ("cudnn", "efficient"):
+        rows.append(Row("planning", backend, "operations:planning", {"backend": backend}))
+    for inputs, outputs in ((1024, 4096), (4096, 1024), (1024, 32_000)):
+        sizes = {"inputs": inputs, "outputs": outputs}
+        rows.append(Row("float8", f"{inputs} to {outputs}", "operations:float8", sizes))
     for mode, compiled in COMPILED.items():
         chunks = [32_768, 8192, 2048, 512]
         if mode == "eager":
@@ -77,11 +104,12 @@ def _later_rows() -> list[Row]:
         Row("oom", "base", "runs:oom"),
         Row("resume", "base", "runs:resume"),
         Row("ddp", "base", "runs:ddp"),
+        Row("ddp", "base, gradients in bfloat16", "runs:ddp", {"narrow": True}),
     ]
     return rows
 
 
-ROWS = (*_first_rows(), *_later_rows())
+ROWS = (*_profiles(), *_first_rows(), *_operations(), *_later_rows())
 TABLES = tuple(dict.fromkeys(row.table for row in ROWS))
 
 

@@ -21,6 +21,11 @@ from typing import Any
 
 import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
+from torch import Tensor
+from torch.distributed import GradBucket
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
+from torch.futures import Future
+from torch.nn.parallel import DistributedDataParallel
 
 from benchmarks.gpu import updates
 from benchmarks.gpu.measure import CHUNK, TOKENS, Bench, OutOfTime, Stopwatch, Values
@@ -266,15 +271,30 @@ class Deterministic(Callback):
         torch.use_deterministic_algorithms(True, warn_only=True)
 
 
-def ddp(bench: Bench) -> Values:
+def in_bfloat16(group: Any, bucket: GradBucket) -> Future[Tensor]:
+    """torch's hook, which DistributedDataParallel refuses by its name where there is no NCCL."""
+    return bf16_compress_hook(group, bucket)
+
+
+class NarrowGradients(Callback):
+    """Lets DistributedDataParallel sum gradients in bfloat16, by torch's own hook."""
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Register the hook before the first backward pass."""
+        if isinstance(trainer.model, DistributedDataParallel):  # not on one GPU
+            trainer.model.register_comm_hook(None, in_bfloat16)
+
+
+def ddp(bench: Bench, *, narrow: bool = False) -> Values:
     """Target tokens a second on all GPUs beside one, each with the same batches a GPU.
 
-    Runs are processes of their own; a rehearsal has two of a CPU.
+    Runs are processes of their own; a rehearsal has two of a CPU. ``narrow`` gradients are in
+    bfloat16 on their way.
     """
     gpus = torch.cuda.device_count() if bench.on_gpu else 2
     if gpus < 2:
         return {"GPUs": "one is here: there is nothing to compare"}
-    single, all_gpus = (_logged_run(bench, count) for count in (1, gpus))
+    single, all_gpus = (_logged_run(bench, count, narrow) for count in (1, gpus))
     return {
         "GPUs": gpus,
         "target tokens/s on one": single,
@@ -283,13 +303,14 @@ def ddp(bench: Bench) -> Values:
     }
 
 
-def _logged_run(bench: Bench, gpus: int) -> float:
+def _logged_run(bench: Bench, gpus: int, narrow: bool) -> float:
     folder = new_folder(bench)
+    callbacks = ["callbacks.own=[benchmarks.gpu.runs:NarrowGradients]"] if narrow else []
     updates = bench.of(UPDATES)
     _train(
         bench,
         folder,
-        *settings(bench, trainer="ddp"),
+        *settings(bench, *callbacks, trainer="ddp"),
         f"trainer.accelerator={'gpu' if bench.on_gpu else 'cpu'}",
         f"trainer.devices={gpus}",
         f"trainer.max_steps={(TURNS + 1) * updates}",

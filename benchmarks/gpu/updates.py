@@ -16,12 +16,14 @@ from torch.profiler import ProfilerActivity, profile
 from benchmarks.gpu.cost import Size
 from benchmarks.gpu.measure import CHUNK, TOKENS, Bench, Values, elapsed
 from benchmarks.gpu.models import built, made_batches, model_config, size_of
-from transformer.data.batching.batch import Batch
+from transformer.data.batching.batch import Batch, BatchShape, shaped
+from transformer.data.batching.batch_shapes import LABEL_STEP
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.settings.run import RunConfig
 from transformer.settings.tokenizer import PAD, TokenizerConfig
 from transformer.settings.training import LossConfig, OptimizerConfig, TrainerConfig
 from transformer.tasks.translation import TranslationModule
+from transformer.training.cuda_graphs import Backward, GpuRecorder, GraphedBackward
 from transformer.training.layer_wrappers import compile_layers
 from transformer.training.optimization import build_optimizer
 
@@ -36,13 +38,14 @@ def ours(
     model: str = "base",
     *,
     compiled: bool = False,
+    graphs: bool = False,
     tokens: int = TOKENS,
     chunk: int = CHUNK,
     **changes: Any,
 ) -> Values:
     """Updates of a preset, as a run in ``bf16-mixed`` makes them."""
-    update = Update(bench, model, compiled=compiled, chunk=chunk, **changes)
-    return measured(bench, update, size_of(update.module.model.config), tokens)
+    update = Update(bench, model, compiled=compiled, graphs=graphs, chunk=chunk, **changes)
+    return measured(bench, update, size_of(update.module.model.config), tokens, shapes=graphs)
 
 
 def marian(bench: Bench) -> Values:
@@ -103,9 +106,11 @@ class Update:
         model: str,
         *,
         compiled: bool = False,
+        graphs: bool = False,
         chunk: int = CHUNK,
         **changes: Any,
     ) -> None:
+        """``graphs`` are recorded of batches with a shape, but not on a CPU."""
         config = RunConfig(
             loss=LossConfig(chunk=bench.of(chunk)),
             optimizer=ADAM,
@@ -121,15 +126,30 @@ class Update:
             compile_layers(self.module.model)
             self.module.compiled = True
         self.adam = build_optimizer(ADAM, self.module)
+        self.backward: Backward = self._plain_backward
+        if graphs and bench.on_gpu:
+            recorder = GpuRecorder(bench.device)
+            self.backward = GraphedBackward(self.backward, self.module.parameters(), recorder)
+
+    def _plain_backward(self, batch: Batch) -> tuple[int, dict[str, Tensor]]:
+        with torch.autocast(batch.source.device.type, torch.bfloat16):
+            loss, tokens, sums = self.module.micro_loss(batch)
+        loss.backward()
+        return tokens, sums
 
     def __call__(self, batch: Batch) -> None:
         """Update once."""
-        with torch.autocast(batch.source.device.type, torch.bfloat16):
-            loss, tokens, _ = self.module.micro_loss(batch)
-        loss.backward()
+        tokens, _ = self.backward(batch)
         self.module.normalize(tokens, self.adam)
         self.adam.step()
         self.adam.zero_grad()
+
+
+def with_shape(batch: Batch) -> Batch:
+    """The batch with a shape of its own size, and labels in whole blocks."""
+    rows, target = batch.target_input.shape
+    labels = min(rows * target, -(-batch.target_tokens // LABEL_STEP) * LABEL_STEP)
+    return shaped(batch, BatchShape(rows, batch.source.shape[1], target, labels))
 
 
 def _plain(bench: Bench, model: nn.Module, logits: Callable[[Batch], Tensor]) -> Values:
@@ -153,13 +173,25 @@ def _plain(bench: Bench, model: nn.Module, logits: Callable[[Batch], Tensor]) ->
     return measured(bench, update, size_of(model_config(bench, "base")), TOKENS)
 
 
-def measured(bench: Bench, update: Callable[[Batch], None], size: Size, tokens: int) -> Values:
-    """Speed, share of what the GPU can do, and memory of updates with so many tokens a side."""
+def measured(
+    bench: Bench,
+    update: Callable[[Batch], None],
+    size: Size,
+    tokens: int,
+    *,
+    shapes: bool = False,
+) -> Values:
+    """Speed, share of what the GPU can do, and memory of updates with so many tokens a side.
+
+    With ``shapes`` each batch has a shape of its own, which is met again in each turn.
+    """
     batches = made_batches(bench, bench.of(tokens), bench.of(BATCHES))
     targets = sum(batch.target_tokens for batch in batches)
     sources = sum(batch.source_tokens for batch in batches)
     pairs = sum(batch.size for batch in batches)
     flops = size.training_flops(sources / pairs, targets / pairs) * pairs
+    if shapes:
+        batches = [with_shape(batch) for batch in batches]
     batches = [batch.to(bench.device) for batch in batches]
 
     def all_of_them() -> None:

@@ -1,12 +1,13 @@
 """Train the experiments and score their test sets; writes the tables of docs/results.md.
 
-    python benchmarks/results/results.py --data FOLDER [--only NAME…] [--seeds 1] [--threads 2]
+    python benchmarks/results/results.py --data FOLDER [--only NAME…] [--seeds 1 2 3]
 
 FOLDER holds ``multi30k``, ``tanaka_enja`` and ``g2p``, as ``data.root`` wants them. Each experiment
-is trained as its file says, with seeds 1, 2 and so on; validation chooses the checkpoint, and the
-test set is scored once, at the end of training. Each result is a line of results.jsonl beside this
-file. A run with a line is not repeated; delete the line and the run directory to repeat it. Each
-kind of text has its own table, as scores of different kinds cannot be compared.
+is trained as its file says, once with each seed; validation chooses the checkpoint, and the test
+set is scored once, at the end of training. Each run is a line of results.jsonl beside this file. A
+run with a line is not repeated; delete the line and the run directory to repeat it. A training that
+was stopped goes on. Each kind of text has its own table, as scores of different kinds cannot be
+compared; README has the rows of experiments as they are.
 """
 
 import argparse
@@ -27,6 +28,22 @@ TEXTS = {
     "P": "words to phones",
 }
 """What is scored."""
+README = ROOT / "README.md"
+TEST_SETS = {"multi30k": "Multi30k 2016", "tanaka_enja": "Tanaka", None: "pocket"}
+IN_WORDS = {"B": "raw", "A": "tokenized, lower-cased", "C": "segmented"}
+"""The texts of the table in README."""
+SUMMARY = (
+    "test set",
+    "text",
+    "direction",
+    "BLEU",
+    "chrF2",
+    "seeds",
+    "hours",
+    "machine",
+    "commit",
+    "command",
+)
 
 
 @dataclass(frozen=True)
@@ -179,13 +196,19 @@ def row(result: Result, runs: Sequence[Measured]) -> list[str]:
         each(run.model for run in runs),
         each(f"{run.parameters / 1e6:.2f} M" for run in runs),
         *(spread(list(values)) for values in zip(*scores, strict=True)),
-        str(len(runs)),
+        seeds(runs),
         each(f"{run.updates:,}" for run in runs),
         f"{hours:.2f}",
         each(run.machine for run in runs),
         each(short(run.commit) for run in runs),
         each(f"`{run.command}`" for run in runs),
     ]
+
+
+def seeds(runs: Sequence[Measured]) -> str:
+    """How many, and which."""
+    names = ", ".join(str(run.seed) for run in runs)
+    return f"{len(runs)} {'seed' if len(runs) == 1 else 'seeds'} ({names})"
 
 
 def each(values: Iterable[str]) -> str:
@@ -207,7 +230,7 @@ def parse() -> argparse.Namespace:
     names = [result.name for result in RESULTS]
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", default=names)
-    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1], metavar="SEED")
     parser.add_argument("--processes", type=int, default=1, help="that train at a time: 1")
     parser.add_argument("--threads", type=int, default=2, help="of each: 2")
     parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "results")
@@ -222,7 +245,7 @@ def missing(arguments: argparse.Namespace) -> dict[Trained, tuple[Result, int]]:
     wanted = [result for result in RESULTS if result.name in arguments.only]
     return {
         result.run(data, folder, seed): (result, seed)
-        for seed in range(1, arguments.seeds + 1)
+        for seed in arguments.seeds
         for result in wanted
         if (result.name, seed) not in recorded
     }
@@ -248,13 +271,42 @@ def table(records: Sequence[Measured]) -> list[str]:
     return lines[:-1]
 
 
+def summary(records: Sequence[Measured]) -> list[str]:
+    """The table of README: experiments as they are, on text whose metric is BLEU."""
+    rows = []
+    for result in RESULTS:
+        runs = [record for record in records if record.name == result.name]
+        if not runs or result.changed or result.text not in IN_WORDS:
+            continue
+        rows.append(
+            [
+                TEST_SETS[result.corpus],
+                IN_WORDS[result.text],
+                result.direction,
+                *(spread([run.scores[name] for run in runs]) for name in ("BLEU", "chrF2")),
+                seeds(runs),
+                f"{statistics.mean(run.hours for run in runs):.2f}",
+                each(run.machine for run in runs),
+                each(short(run.commit) for run in runs),
+                each(f"`{run.command}`" for run in runs),
+            ]
+        )
+    return markdown(SUMMARY, rows)
+
+
+def write(new_records: Sequence[Measured]) -> list[str]:
+    """Record the runs, and write both tables; returns that of the page."""
+    publish(README, "results", RECORDS, new_records, summary)
+    return publish(PAGE, "results", RECORDS, [], table)
+
+
 def main() -> None:
-    """Train what is missing; write the table of all that is there."""
+    """Train what is missing; write the tables of all that is there."""
     arguments = parse()
     runs = missing(arguments)
     for run in train_all(list(runs), processes=arguments.processes, threads=arguments.threads):
-        publish(PAGE, "results", RECORDS, [measured(*runs[run], run)], table)
-    print("\n".join(publish(PAGE, "results", RECORDS, [], table)))
+        write([measured(*runs[run], run)])
+    print("\n".join(write([])))
 
 
 if __name__ == "__main__":

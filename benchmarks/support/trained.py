@@ -256,10 +256,26 @@ class Trained(Training):
     @property
     def validated(self) -> list[tuple[int, float]]:
         """Each validation: after how many updates, and the score that chooses."""
-        column = f"val/{self.metrics.choose}"
+        choose = self.metrics.choose
+        return [(updates, values[choose]) for updates, values in self.validations]
+
+    @property
+    def validations(self) -> list[tuple[int, dict[str, float]]]:
+        """Each validation: after how many updates, and its loss and scores by name."""
         with open(self.folder / "metrics.csv", newline="") as file:
             rows = list(csv.DictReader(file))
-        return [(int(row["step"]) + 1, float(row[column])) for row in rows if row[column]]
+        return [
+            (
+                int(row["step"]) + 1,
+                {
+                    column.removeprefix("val/"): float(value)
+                    for column, value in row.items()
+                    if column.startswith("val/") and value
+                },
+            )
+            for row in rows
+            if row.get("val/loss")
+        ]
 
     def scores(self, split: str) -> list[dict[str, Any]]:
         """The scores of a test split: name, score, signature and more."""

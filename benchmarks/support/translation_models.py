@@ -127,7 +127,7 @@ def short_run(data_root: Path | None, steps: int) -> Path:
         given = ["experiment=multi30k_tiny", "loss=label_smoothed", "tokenizer.vocab_size=6000"]
         given.append(f"data.root={data_root.resolve()}")
     folder = ROOT / "runs" / "decoding" / f"{corpus}-{steps}"
-    marian = ("model.norm_order=post", "model.positions=sinusoidal")
+    marian = ("model.norm_order=post", "model.positions=sinusoidal", "model.query_key_norm=false")
     settings = (*marian, "decoding=greedy", "optimizer.lr=2e-3")
     bounds = (f"trainer.max_steps={steps}", f"trainer.val_check_interval={steps}")
     run = Trained((*given, *settings, "schedule.warmup=100", *bounds), folder)

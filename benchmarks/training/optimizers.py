@@ -13,7 +13,6 @@ curves are in methods.md; a minute is the share of the whole time, validations i
 """
 
 import argparse
-import csv
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -41,8 +40,8 @@ MULTI30K = {
     "trainer.max_steps=12000",
     "adam": "optimizer=adam optimizer.lr=8e-3 schedule=cosine schedule.warmup=500 "
     "trainer.max_steps=7000",
-    "muon": "optimizer=muon optimizer.lr=8e-3 schedule=cosine schedule.warmup=500 "
-    "trainer.max_steps=7000",
+    "muon": "optimizer=muon optimizer.lr=8e-3 optimizer.momentum=0.95 schedule=cosine "
+    "schedule.warmup=500 trainer.max_steps=7000",
 }
 ROWS = {"pocket": POCKET, "multi30k_tiny": MULTI30K}
 VALIDATIONS = {"pocket": 130, "multi30k_tiny": 500}
@@ -113,8 +112,6 @@ def training(experiment: str, name: str, seed: int, folder: Path, data: Path | N
 
 def measured(experiment: str, name: str, seed: int, run: Trained) -> Measured:
     """What a finished training has given."""
-    with open(run.folder / "metrics.csv", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["val/bleu"]]
     return Measured(
         experiment=experiment,
         name=name,
@@ -124,12 +121,8 @@ def measured(experiment: str, name: str, seed: int, run: Trained) -> Measured:
         machine=run.calls.machine,
         minutes=round(run.hours * 60, 1),
         curve=[
-            (
-                int(row["step"]) + 1,
-                round(float(row["val/bleu"]), 2),
-                round(float(row["val/loss"]), 4),
-            )
-            for row in rows
+            (updates, round(values["bleu"], 2), round(values["loss"], 4))
+            for updates, values in run.validations
         ],
         tests={
             split: round(run.scores(split)[0]["score"], 2)

@@ -16,6 +16,7 @@ from tests.helpers.model.models import tiny_transformer
 from tests.helpers.training.updates import loss_config, module_settings, quiet_trainer
 from transformer.data.batching.batch import Batch, collate
 from transformer.data.batching.loader import Update
+from transformer.settings.training import OptimizerConfig
 from transformer.tasks.translation import TranslationModule
 from transformer.training.distributed.ddp import replicated_strategy
 
@@ -25,6 +26,7 @@ TIMEOUT = 120
 # Of very different lengths, so that a mean of means would be another number.
 SENTENCES = [([5, 6], [7]), ([8], [9, 10, 11, 12, 13, 14, 15]), ([4], [5, 6]), ([7, 8, 9], [10])]
 
+MUON = OptimizerConfig("muon", lr=1e-3, weight_decay=0.1, bfloat16=False)
 R_DROP = {"consistency": "r_drop", "consistency_weight": 5.0}
 
 
@@ -117,11 +119,13 @@ def assert_alike(actual: dict[str, Tensor], expected: dict[str, Tensor]) -> None
         {"model": {"dropout": 0.1}, "loss": loss_config(chunk=3, **R_DROP)},
         # A layer may be dropped from the last micro-batch, or from all.
         {"model": {"dropout": 0.1, "layer_drop": 0.5}},
+        # Ranks must agree which matrices have a gradient: they share out the others.
+        {"model": {"dropout": 0.1, "layer_drop": 0.5}, "optimizer": MUON},
         {"model": {"lora_rank": 2}},
         {"model": {"freeze": ("encoder",)}},
         {"model": {"attention": "eager"}, "loss": loss_config(alignment_weight=0.5)},
     ],
-    ids=["plain", "r_drop", "layer_drop", "lora", "frozen", "guided"],
+    ids=["plain", "r_drop", "layer_drop", "layer_drop_muon", "lora", "frozen", "guided"],
 )
 def test_two_ranks_learn_the_weights_of_one_process(
     tmp_path: Path, options: dict[str, Any]

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -24,9 +25,11 @@ from transformer.model.attention.kernels.flex import (
 )
 from transformer.model.attention.kernels.fused import attend_fused, attend_masked
 from transformer.model.attention.kernels.sdpa import (
+    BACKENDS,
     FEW,
     Sdpa,
     attend_short,
+    gpu_kernels,
     plain_is_faster,
     prepare_sdpa,
 )
@@ -65,6 +68,11 @@ def padding(keys: int) -> Tensor:
     mask[1, ..., (keys + 1) // 2 :] = False
     mask[2] = False
     return mask
+
+
+def causal_context(length: int) -> AttentionContext:
+    positions = torch.arange(length)
+    return AttentionContext(queries=positions, keys=positions, causal=True)
 
 
 def bias_of(name: str, causal: bool) -> RelativeBias | None:
@@ -245,6 +253,43 @@ def test_the_causal_mask_alone_is_not_made() -> None:
     context = StackContext(causal=True)(70, 0, None, torch.device("cpu"))
     assert_as_the_formula(Sdpa(), context, heads(70, 70, 2, torch.float32))
     assert prepare_sdpa(context, torch.float32).dense is None
+
+
+MASKED = AttentionContext(mask=torch.ones(1, 1, 1, 600, dtype=torch.bool))
+
+
+@pytest.mark.parametrize(
+    ("context", "queries", "keys", "first"),
+    [
+        (causal_context(128), 128, 128, "efficient"),
+        (causal_context(129), 129, 129, "flash"),
+        (MASKED, 511, 511, "flash"),
+        (MASKED, 512, 512, "cudnn"),
+        (MASKED, 1, 600, "flash"),
+        (replace(MASKED, pattern=Sliding(3)), 600, 600, "flash"),
+        (replace(MASKED, bias=AlibiBias(HEADS)), 600, 600, "flash"),
+        (replace(causal_context(600), mask=MASKED.mask), 600, 600, "flash"),
+    ],
+)
+def test_a_gpu_takes_the_kernel_that_was_fastest(
+    context: AttentionContext, queries: int, keys: int, first: str
+) -> None:
+    kernels = gpu_kernels(context, queries, keys)
+    assert kernels[0] == first
+    assert "math" in kernels and set(kernels) <= set(BACKENDS)
+
+
+@pytest.mark.gpu
+def test_long_padded_attention_is_that_of_cudnn_on_a_gpu() -> None:
+    query = torch.randn(2, HEADS, 512, 64, device="cuda", dtype=torch.bfloat16)
+    mask = torch.ones(2, 1, 1, 512, dtype=torch.bool, device="cuda")
+    mask[1, ..., 500:] = False
+    context = AttentionContext(mask=mask, every_query_sees=True)
+    with torch.profiler.profile() as profile:
+        attended = Sdpa()(query, query, query, context, 0.0)
+    names = " ".join(event.key for event in profile.key_averages())
+    assert "_scaled_dot_product_cudnn_attention" in names
+    assert_close(attended, eager(query, query, query, context, 0.0))
 
 
 @pytest.mark.gpu

@@ -59,6 +59,7 @@ def curve(name: str) -> list[float]:
         betas=(0.9, 0.98),
         eps=1e-9,
         weight_decay=0.0,
+        momentum=0.95,
         bfloat16=False,
     )
     optimizer = build_optimizer(config, model)

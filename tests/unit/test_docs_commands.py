@@ -1,10 +1,14 @@
 """Every command in README and docs is one that works: its keys, choices and files exist."""
 
+import argparse
 import re
+import runpy
 import shlex
 import tomllib
 from functools import cache
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import pytest
 from omegaconf import OmegaConf
@@ -103,6 +107,8 @@ def check(words: list[str]) -> None:
         assert extras <= all_extras(), "no such extra"
     elif name in ("python", "sh", "pytest"):
         check_files(arguments)
+        if name == "python":
+            check_options(words[1:])
 
 
 def all_extras() -> set[str]:
@@ -123,6 +129,71 @@ def check_files(arguments: list[str]) -> None:
         known = files[0].read_text("utf-8")
         for option in re.findall(r"--[\w-]+", " ".join(arguments)):
             assert f'"{option}"' in known, f"{files[0].name} has no {option}"
+
+
+class Parsed(Exception):
+    """A command has read its options, and would now begin its work."""
+
+
+def check_options(arguments: list[str]) -> None:
+    """The parser of a benchmark accepts the options, those in brackets too.
+
+    What ``…`` leaves out may be missing.
+    """
+    text = " ".join(arguments)
+    elided = "…" in text
+    text = re.sub(r"\[[^\]]*…[^\]]*\]", "", text)
+    words = [word for word in re.sub(r"\[(--[^\]]*)\]", r"\1", text).split() if "…" not in word]
+    script, *options = [word for word in words if word != "-m"] or [""]
+    if script.startswith("benchmarks."):
+        script = "/".join(script.split("."))
+        script += "/__main__.py" if (ROOT / script).is_dir() else ".py"
+    file = ROOT / script
+    if file.suffix != ".py" or "argparse" not in file.read_text("utf-8"):
+        return
+    if objection := refusal(file, tuple(options)):
+        required = re.search(r"arguments? .*(is|are) required", objection)
+        assert elided and required, objection
+
+
+@cache
+def refusal(file: Path, options: tuple[str, ...]) -> str | None:
+    """What the parser of a script says against its options, or None.
+
+    The script runs until it has parsed them.
+    """
+    parsers = argparse.ArgumentParser
+    parse_known = parsers.parse_known_args
+
+    def parse_alone(parser: argparse.ArgumentParser, *arguments: Any) -> None:
+        with mock.patch.object(parsers, "parse_known_args", parse_known):
+            _, unknown = parser.parse_known_args(*arguments)
+        if unknown:
+            parser.error(f"no option {unknown}")
+        raise Parsed
+
+    def parse_with_overrides(parser: argparse.ArgumentParser, *arguments: Any) -> None:
+        with mock.patch.object(parsers, "parse_known_args", parse_known):
+            _, overrides = parser.parse_known_args(*arguments)
+        compose_config("train", overrides)
+        raise Parsed
+
+    def refuse(parser: argparse.ArgumentParser, message: str) -> None:
+        raise AssertionError(message)
+
+    with (
+        mock.patch.object(parsers, "parse_args", parse_alone),
+        mock.patch.object(parsers, "parse_known_args", parse_with_overrides),
+        mock.patch.object(parsers, "error", refuse),
+        mock.patch("sys.argv", [str(file), *options]),
+    ):
+        try:
+            runpy.run_path(str(file), run_name="__main__")
+        except Parsed:
+            return None
+        except AssertionError as error:
+            return f"{file.name}: {error}"
+    raise AssertionError(f"{file} has parsed nothing")
 
 
 def check_verb(call: list[str], *, elided: bool) -> None:

@@ -22,7 +22,7 @@ from transformer.commands.scored_text import (
 from transformer.common.errors import InputError
 from transformer.data.corpora.evaluation_text import run_split
 from transformer.data.text.lines import read_lines
-from transformer.data.text.parallel import Referenced
+from transformer.data.text.parallel import Referenced, beside
 from transformer.decoding.document_translator import in_documents
 from transformer.decoding.long_inputs import warn_about_length_limit
 from transformer.decoding.translator import Translator, length_counts
@@ -121,6 +121,9 @@ def _find_compared(config: CompareConfig, show: Show, loaded: Loaded) -> _Compar
                 "for all with source=FILE reference=FILE"
             )
         show(f"{path}: decoding {len(pairs)} sentences of {name}")
+        if config.source is not None and translator.tokenizer.reads_files:
+            folder = str(config.source.parent.absolute())
+            pairs = [(beside(source, folder), targets) for source, targets in pairs]
         systems[path] = _run_system(path, about[path], translator, pairs)
     assert text is not None  # of the user or of a run
     sources, references = zip(*text, strict=True)

@@ -34,7 +34,7 @@ from transformer.evaluation.metrics import Score, build_metric, score, term_accu
 from transformer.interchange.translators import load_translator, local_run, needs_run
 from transformer.quality.failures.flags import Detector
 from transformer.quality.failures.monitor import Failures, as_outputs, find_failures
-from transformer.quality.stress import StressReport, StressTest
+from transformer.quality.stress import StressReport, StressTest, disturbances_of
 from transformer.quality.unknown_symbols import checked_symbols
 from transformer.reports.scores import save_report
 from transformer.settings.evaluation import EvaluateConfig
@@ -125,7 +125,10 @@ def evaluate(
     )
     _show_and_save(evaluated, config.output, show)
     if config.stress:
-        report = StressTest(translator, detector, pairs, metrics, metrics.choose).run()
+        disturbances = disturbances_of(translator.tokenizer)
+        report = StressTest(
+            translator, detector, pairs, metrics, metrics.choose, disturbances=disturbances
+        ).run()
         evaluated = replace(evaluated, stress=report)
         if config.output is not None:
             save_stress(config.output, report)

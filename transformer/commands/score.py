@@ -20,6 +20,8 @@ Scorer = Callable[..., list[TargetScore]]
 
 WINDOW = 4096
 """Pairs that are read before the first is scored."""
+_FILES = 64
+"""Likewise, if their sources are files."""
 
 
 def score_targets(
@@ -35,9 +37,12 @@ def score_targets(
     check_sides(paths, [*map(file_format, paths)])
     score, run = load_scorer(config.translator, loaded)
     corpus = Corpus.of(paths, run.data.source, run.data.target)
-    pairs = iter(replace(corpus, features=run.data.features is not None))
+    reads_files = run.data.source_kind != "text"
+    features = run.data.features is not None
+    pairs = iter(replace(corpus, features=features, source_files=reads_files))
+    size = _FILES if reads_files else WINDOW
     first = 1
-    while window := list(islice(pairs, WINDOW)):
+    while window := list(islice(pairs, size)):
         with errors_name(" and ".join(map(str, paths))):
             yield from score(window, first=first)
         first += len(window)

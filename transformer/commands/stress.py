@@ -66,7 +66,7 @@ def stress(
     # Flags compare an output with the source text.
     reads_files = translator.tokenizer.reads_files
     detector = None if reads_files else Detector.load(paths[0], run.data)
-    test = StressTest(translator, detector, pairs, metrics, metric, config.seed)
+    test = StressTest(translator, detector, pairs, metrics, metric, config.seed, known)
     numbers = count(1)
     report = test.run(names, lambda name: show(f"{next(numbers)}/{len(names)} {name}"))
     show(report)

@@ -82,9 +82,9 @@ def with_pixel_noise(picture: Picture, image: ImageConfig, random: Random) -> Pi
 
 
 _SOUNDS: dict[str, Callable[[Samples, Random], Samples]] = {
-    "noise_20db": lambda samples, random: with_noise(samples, 20, random),
-    "noise_10db": lambda samples, random: with_noise(samples, 10, random),
-    "noise_0db": lambda samples, random: with_noise(samples, 0, random),
+    "noise_20db": lambda samples, random: with_noise(samples, 20.0, random),
+    "noise_10db": lambda samples, random: with_noise(samples, 10.0, random),
+    "noise_0db": lambda samples, random: with_noise(samples, 0.0, random),
     "clipping": clipped,
 }
 _SPEEDS = {"slower": 0.9, "faster": 1.1}

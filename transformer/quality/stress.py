@@ -95,13 +95,14 @@ class StressTest:
         metrics: MetricsConfig,
         metric: str,
         seed: int = 1,
+        disturbances: Mapping[str, Disturbance] = DISTURBANCES,
     ) -> None:
         """Store the test, without blank sources; InputError if all are blank.
 
         Without a detector, as for sources that are files, no flags are counted.
         """
         self._translator = translator
-        self._disturbances = disturbances_of(translator.tokenizer)
+        self._disturbances = disturbances
         self._detector = detector
         self._seed = seed
         self._texts = [text for text in texts if text[0].strip()]

@@ -105,6 +105,8 @@ class DataConfig(Settings, group="data"):
     test_size: Annotated[int, Range(0)] = 1000
     batch_tokens: Annotated[int, Range(1)] | Literal["auto"] = 4096
     """Budget of a batch, in tokens of a side with its padding. "auto" is measured (`budget`)."""
+    batch_shapes: Annotated[int, Range(0)] = 0
+    """Pad training batches to so many shapes at most; 0: each to its longest sentences."""
     max_length: Annotated[int, Range(1)] = 250
     """Pairs with a side of more tokens (without bos and eos) are left out of training and of the
     validation loss, never of the validation or test text."""

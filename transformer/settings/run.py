@@ -188,6 +188,7 @@ def _contradictions(config: RunConfig) -> Iterator[str]:
             "trainer=fsdp shards all weights and needs every layer on every rank; set "
             "callbacks.ema_decay=0 model.layer_drop=0"
         )
+    yield from _shape_contradictions(config)
     if config.trainer.compile == "layers" and skips_blocks(model):
         yield (
             f"trainer.compile=layers cannot compile model.attention={model.attention} here, which "
@@ -221,6 +222,25 @@ def _bad_source(config: RunConfig) -> Iterator[str]:
         yield f"loss.alignment_weight links words, which {kind} has not; set it to 0"
     if config.tokenizer.sampling:
         yield f"tokenizer.sampling draws segmentations of text, not {kind}; set it to 0"
+
+
+def _shape_contradictions(config: RunConfig) -> Iterator[str]:
+    shapes = config.data.batch_shapes
+    if config.trainer.cuda_graphs and not shapes:
+        yield (
+            "trainer.cuda_graphs=true needs few shapes of batches; set data.batch_shapes=32, or "
+            "trainer.cuda_graphs=false"
+        )
+    loss = config.loss
+    plain = loss.consistency == "none" and not loss.alignment_weight
+    of_text = config.data.source_kind == "text"
+    fixed = of_text and not config.data.streaming and not config.augmentation.active
+    if shapes and not (config.task == "translation" and plain and fixed):
+        yield (
+            f"data.batch_shapes={shapes} pads pairs of task=translation whose lengths are known "
+            "before training; set data.batch_shapes=0, or data.streaming=false augmentation=none "
+            "loss.consistency=none loss.alignment_weight=0"
+        )
 
 
 def skips_blocks(model: ModelConfig) -> bool:

@@ -28,6 +28,7 @@ class TrainerConfig(Settings, group="trainer"):
     limit_val_batches: int | None = None
     search_tokens: Annotated[int, Range(1)] | None = None
     compile: Literal["auto", "none", "loss", "layers"] = "auto"
+    cuda_graphs: bool = False
 
     def _objections(self) -> Iterator[str]:
         for key in ("max_steps", "max_epochs"):
@@ -88,7 +89,7 @@ class OptimizerConfig(Settings, group="optimizer"):
     betas: tuple[float, float] = (0.9, 0.98)
     eps: Annotated[float, Range(0, below=math.inf)] = 1e-9
     weight_decay: Annotated[float, Range(0, below=math.inf)] = 0.0
-    momentum: Annotated[float, Range(0, below=1)] = 0.95
+    momentum: Annotated[float, Range(0, below=1)] = 0.9
     bfloat16: bool | Literal["auto"] = "auto"
 
     def _objections(self) -> Iterator[str]:

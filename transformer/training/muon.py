@@ -27,8 +27,9 @@ from transformer.model.convolution import GatedConvolution
 from transformer.model.encoder import LayerStack
 
 Matrices = Float[Tensor, "matrix rows columns"]
+Polynomial = tuple[float, float, float]
 
-_POLYNOMIALS = (
+_POLYNOMIALS: tuple[Polynomial, ...] = (
     (8.28721201814563, -23.595886519098837, 17.300387312530933),
     (4.107059111542203, -2.9478499167379106, 0.5448431082926601),
     (3.9486908534822946, -2.908902115962949, 0.5518191394370137),
@@ -54,7 +55,8 @@ class Muon(Optimizer):
 
     Each of several ranks orthogonalizes some of the matrices, and sends the result to the others.
     These are the ranks of the mesh where weights are sharded (FSDP), else all ranks, which must
-    have the same weights and gradients.
+    have the same weights and gradients. DDP sees to that where ranks drop other layers: all get the
+    sum of those that have a gradient, or none.
 
     Args:
         matrices: Weights, with the number of matrices that each stacks: for one head each, or 1.
@@ -212,7 +214,8 @@ def hidden_matrices(model: nn.Module) -> dict[nn.Parameter, int]:
 def orthogonalize(matrices: Matrices, dtype: torch.dtype = torch.float32) -> Matrices:
     """``U V^T`` of each matrix ``U S V^T``, approximately: singular values between 0.84 and 1.13.
 
-    Those below 1e-3 of the root of the sum of their squares stay smaller.
+    Singular values below 1e-3 of the root of the sum of their squares stay smaller. The products
+    are in ``dtype``, the result has the dtype of ``matrices``.
     """
     if matrices.size(1) > matrices.size(2):
         return orthogonalize(matrices.mT, dtype).mT
@@ -222,12 +225,36 @@ def orthogonalize(matrices: Matrices, dtype: torch.dtype = torch.float32) -> Mat
     # An update runs under the autocast of a run in mixed precision, which has its own dtype.
     available = torch.amp.is_autocast_available(device)
     with torch.autocast(device, enabled=False) if available else nullcontext():
-        for number, (a, b, c) in enumerate(_POLYNOMIALS, 1):
-            if number < len(_POLYNOMIALS):
-                a, b, c = a / _SAFETY, b / _SAFETY**3, c / _SAFETY**5
-            gram = x @ x.mT
-            x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
-    return x.float()
+        for polynomials in _together(x):
+            x = _apply(polynomials, x)
+    return x.to(matrices.dtype)
+
+
+def _together(x: Matrices) -> list[list[Polynomial]]:
+    """The polynomials in groups that ``_apply`` takes."""
+    polynomials = [
+        (a / _SAFETY, b / _SAFETY**3, c / _SAFETY**5) for a, b, c in _POLYNOMIALS[:-1]
+    ] + [_POLYNOMIALS[-1]]
+    if x.dtype == torch.bfloat16 or x.size(2) < 2 * x.size(1):
+        return [[polynomial] for polynomial in polynomials]
+    # All at once would lose small singular values, whose squares are rounded.
+    return [polynomials[:2], polynomials[2:]]
+
+
+def _apply(polynomials: Sequence[Polynomial], x: Matrices) -> Matrices:
+    """``p_n(... p_1(x))``, by ``x x^T`` and its powers: smaller than ``x``, if that is wide."""
+    gram = x @ x.mT
+    product = None
+    for a, b, c in polynomials[:-1]:
+        factor = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
+        factor.diagonal(dim1=1, dim2=2).add_(a)
+        product = factor if product is None else factor @ product
+        gram = factor @ gram @ factor
+    a, b, c = polynomials[-1]
+    factor = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
+    if product is None:
+        return torch.baddbmm(x, factor, x, beta=a)
+    return torch.baddbmm(product, factor, product, beta=a) @ x
 
 
 def _orthogonalize_stacked(weights: Matrices, *, count: int, dtype: torch.dtype) -> Matrices:

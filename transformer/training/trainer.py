@@ -48,6 +48,7 @@ from transformer.training.precision import resolve_precision
 _OURS = (
     "accumulate_grad_batches",
     "compile",
+    "cuda_graphs",
     "gradient_clip_val",
     "max_epochs",
     "search_tokens",

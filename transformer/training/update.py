@@ -37,15 +37,19 @@ from torch.optim import Optimizer
 from transformer.checkpoint.checkpoint import PORTABLE, Portable
 from transformer.common.errors import InputError, is_out_of_memory
 from transformer.common.processes import SIGNALS
+from transformer.data.batching.batch import ShapedBatch
 from transformer.data.batching.loader import Update
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.model.layers.layer_drop import all_layers
 from transformer.model.transformer import Transformer
 from transformer.settings.run import RunConfig
+from transformer.settings.tokenizer import PAD
 from transformer.training import checkpointing
+from transformer.training.cuda_graphs import Backward, graphed_backward
 from transformer.training.divergence import DivergenceDetector
 from transformer.training.layer_wrappers import compile_choice, compile_layers, recompute_layers
 from transformer.training.losses.cross_entropy import (
+    NO_TOKEN,
     joined_bias,
     loss_function,
     negative_log_likelihood,
@@ -88,6 +92,7 @@ class UpdateModule(LightningModule, ABC):
         self.tokenizer = tokenizer
         self.means = Means()
         self.accumulate = Accumulator(self._backward, self.zero_grad)
+        self.backward_of: Backward = self._backward_as_it_is
         self.signal: int | None = None
         self.agreed_signal: int | None = None
         self._detector = DivergenceDetector(config.recovery)
@@ -141,6 +146,9 @@ class UpdateModule(LightningModule, ABC):
     def _backward(self, batch: Any, path: tuple[int, ...]) -> tuple[int, dict[str, Tensor]]:
         """Add the gradient of a micro-batch; returns its predictions and the sums to log."""
         seed_for(self.config.seed, *path)
+        return self.backward_of(batch)
+
+    def _backward_as_it_is(self, batch: Any) -> tuple[int, dict[str, Tensor]]:
         loss, tokens, sums = self.micro_loss(batch)
         self.manual_backward(loss)
         return tokens, sums
@@ -149,8 +157,15 @@ class UpdateModule(LightningModule, ABC):
         """Sum of the loss over the predictions of a micro-batch, their number, and sums to log."""
         hidden, target = self.predictions(batch)
         hidden, weight = joined_bias(hidden, self.model.projection)
-        loss = loss_function(self.config.loss, hidden, weight, target, compiled=self.compiled)
-        return loss, len(target), {"loss": loss.detach()}
+        tokens = len(target)
+        ignored = NO_TOKEN
+        if isinstance(batch, ShapedBatch):
+            tokens = batch.target_tokens
+            ignored = PAD
+        loss = loss_function(
+            self.config.loss, hidden, weight, target, compiled=self.compiled, ignored=ignored
+        )
+        return loss, tokens, {"loss": loss.detach()}
 
     def normalize(self, tokens: float | Tensor, optimizer: Optimizer) -> Tensor:
         """Make the gradient a mean and clip it, or let the optimizer; return the unclipped norm."""
@@ -212,8 +227,20 @@ class UpdateModule(LightningModule, ABC):
             shard(self.model, self.device_mesh["data_parallel"], self.trainer.precision)
 
     def on_fit_start(self) -> None:
-        """Set whether the process may halve a batch; the memory check needs it already."""
-        self.accumulate.alone = self.trainer.world_size == 1
+        """Prepare the backward passes, which the memory check needs already.
+
+        Only a process that is alone may halve a batch.
+        """
+        processes = self.trainer.world_size
+        self.accumulate.alone = processes == 1
+        device = self.trainer.strategy.root_device
+        self.backward_of = graphed_backward(
+            self._backward_as_it_is, self.model, self.config, device, processes
+        )
+
+    def on_fit_end(self) -> None:
+        """Free the memory of graphs."""
+        self.backward_of = self._backward_as_it_is
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> int | None:
         """Skip the update if training stops before it (graceful_shutdown.py)."""

@@ -1,5 +1,6 @@
 """Translators of files with random weights, and sounds and pictures made up for them."""
 
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,8 @@ import numpy as np
 import soundfile
 from PIL import Image
 
-from tests.helpers.model.models import tiny_transformer
+from tests.helpers.model.models import run_of, tiny_transformer
+from transformer.checkpoint.checkpoint import PORTABLE, Portable, write_payload
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.long_inputs import SourceLimits
 from transformer.decoding.translator import Translator
@@ -56,6 +58,20 @@ def file_translator(kind: str = "speech", usual: int = 100, **speech: Any) -> Tr
     search = search_config(algorithm="greedy", beam_size=1)
     limits = SourceLimits() if kind == "image" else SourceLimits(usual=usual)
     return Translator(model, tokenizer, search, 2000, limits=limits)
+
+
+def save_file_translator(translator: Translator, file: Path) -> None:
+    """Write the checkpoint of a run that has this translator's model and search."""
+    config = translator.tokenizer.vector_source.config
+    run = run_of(
+        translator.model.config,
+        decoding=asdict(translator.search),
+        tokenizer={"source": config.kind, "joint": False, "algorithm": "words", "sampling": 0.0},
+        data={"corpus": "files", "source": "file", "target": "en", "source_kind": config.kind},
+    )
+    weights = {f"model.{name}": weight for name, weight in translator.model.state_dict().items()}
+    part = Portable(run, translator.tokenizer.to_state(), translator.limits.usual).to_plain()
+    write_payload({"state_dict": weights, PORTABLE: part}, file)
 
 
 def write_sound(path: Path, seconds: float, rate: int = RATE) -> Path:

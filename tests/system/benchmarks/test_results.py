@@ -1,6 +1,7 @@
 """The tables of results and of ablations, made of what the runs have written."""
 
 import gzip
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -31,7 +32,7 @@ def test_a_line_of_results_says_what_was_measured(trained: Trained) -> None:
     assert said["BLEU"] == f"{bleu['score']:.2f}"
     assert said["BLEU of validation"] == f"{max(score for _, score in trained.validated):.2f}"
     assert said["model"] == "2+2, 64, 128"
-    assert (said["seeds"], said["updates"]) == ("1", "4")
+    assert (said["seeds"], said["updates"]) == ("1 seed (1)", "4")
     assert said["machine"] == machine(1)
     assert said["commit"] == short(trained.commit)
     assert found.signatures == {"BLEU": bleu["signature"], "chrF2": chrf["signature"]}
@@ -41,6 +42,21 @@ def test_a_line_of_results_says_what_was_measured(trained: Trained) -> None:
 def test_what_is_recorded_is_on_the_page(module: ModuleType) -> None:
     table = "\n".join(module.table(module.RECORDS.read()))
     assert table in module.PAGE.read_text(encoding="utf-8")
+
+
+def test_the_table_of_readme_is_what_is_recorded() -> None:
+    table = "\n".join(results.summary(results.RECORDS.read()))
+    assert table in results.README.read_text(encoding="utf-8")
+
+
+def test_several_seeds_are_a_mean_and_one_is_marked(trained: Trained) -> None:
+    result = Result("pocket", "pocket", "en-de", "A")
+    first = replace(measured(result, 1, trained), scores={"BLEU": 40.0, "chrF2": 64.0})
+    third = replace(first, seed=3, scores={"BLEU": 41.0, "chrF2": 64.5})
+    names = columns(["BLEU", "chrF2"])
+    said = dict(zip(names, row(result, [first, third]), strict=True))
+    assert (said["BLEU"], said["seeds"]) == ("40.50 ± 0.71", "2 seeds (1, 3)")
+    assert dict(zip(names, row(result, [first]), strict=True))["seeds"] == "1 seed (1)"
 
 
 @pytest.mark.parametrize("change", CHAINS, ids=lambda change: change.name)

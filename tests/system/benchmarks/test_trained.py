@@ -18,6 +18,8 @@ def test_a_finished_run_is_known_and_not_repeated(trained: Trained, tmp_path: Pa
     trained.train(threads=1)
     assert log.read_text() == before
     assert [updates for updates, _ in trained.validated] == [2, 4]
+    for (updates, values), validated in zip(trained.validations, trained.validated, strict=True):
+        assert validated == (updates, values["bleu"]) and values.keys() >= {"chrf", "loss"}
     [call] = map(json.loads, trained.folder.with_name("run.calls.jsonl").read_text().splitlines())
     assert trained.commit == call["commit"] == (code_version()["commit"] or UNKNOWN)
     assert trained.calls.machine == machine(1) and "1 of " in machine(1)

@@ -149,16 +149,17 @@ def test_keys_and_limits(model: Translator, sound: Path) -> None:
         client(url).audio.transcriptions.create(file=data, model="a")
 
 
-def test_ten_minutes(model: Translator) -> None:
+def test_ten_minutes() -> None:
     buffer = io.BytesIO()
     noise = 0.1 * np.random.default_rng(1).standard_normal(600 * RATE).astype(np.float32)
-    soundfile.write(buffer, noise, RATE, format="OGG", subtype="VORBIS")
+    soundfile.write(buffer, noise, RATE, format="WAV", subtype="PCM_16")
     pairs = [("sound", "en")]
+    model = file_translator(usual=200)
     with serving(translator=model, pairs=pairs, file_bytes=25_000_000, seconds=300.0) as url:
         found = client(url).audio.transcriptions.create(
-            file=("noise.ogg", buffer.getvalue()), model="a", response_format="verbose_json"
+            file=("noise.wav", buffer.getvalue()), model="a", response_format="verbose_json"
         )
     assert found.duration == pytest.approx(600.0, abs=0.1)
     assert found.segments is not None
-    assert len(found.segments) >= 150
+    assert len(found.segments) >= 75
     assert found.segments[-1].end == found.duration

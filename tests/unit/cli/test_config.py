@@ -31,6 +31,12 @@ from transformer.common.files import CONFIG_DIR
             ["data=files", "optimizer.momentum=0.9"],
             "unknown key optimizer.momentum (it is a key of optimizer=muon)",
         ),
+        # The default experiment leaves no key of its own optimizer behind.
+        (
+            "train",
+            ["optimizer=adam", "optimizer.momentum=0.9"],
+            "unknown key optimizer.momentum (it is a key of optimizer=muon)",
+        ),
         ("train", ["data.train=[a"], "data.train=[a is not KEY=VALUE as Hydra reads it (no viable"),
         ("train", ["~decoding"], "'~decoding' is not of the form KEY=VALUE; no key can be removed"),
         # A group that the command does not have.

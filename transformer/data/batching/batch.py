@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn import functional as F
 
 from transformer.settings.tokenizer import BOS, EOS, PAD
 
@@ -69,7 +70,7 @@ class PaddedBatch:
 
     def _each(self: P, change: Callable[[Tensor], Tensor]) -> P:
         changed = {
-            name: change(tensor) for name, tensor in vars(self).items() if tensor is not None
+            name: change(value) for name, value in vars(self).items() if isinstance(value, Tensor)
         }
         return replace(self, **changed)
 
@@ -119,6 +120,107 @@ class Batch(PaddedBatch):
             labeled=flat_indices(labels != PAD),
             alignment=alignment,
         )
+
+
+class BatchShape(NamedTuple):
+    """What the tensors of a batch are padded to; lengths include eos."""
+
+    rows: int
+    source: int
+    target: int
+    labels: int
+
+    @property
+    def positions(self) -> int:
+        """Tokens of both sides."""
+        return self.rows * (self.source + self.target)
+
+
+class Counts(NamedTuple):
+    """Sentence pairs and their tokens, EOS included."""
+
+    pairs: int
+    source_tokens: int
+    target_tokens: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShapedBatch(Batch):
+    """Sentence pairs padded to a shape that other batches have, too, without word links.
+
+    The loss is that of the pairs alone. A row after them has the source EOS and the target input
+    BOS, so that each query sees a key, and no labels. ``labeled`` ends with positions of padding,
+    whose labels are PAD.
+    """
+
+    counts: Counts
+    """Of the pairs; a GPU does not have to count them."""
+
+    @property
+    def shape(self) -> BatchShape:
+        """Its shape."""
+        rows, source = self.source.shape
+        return BatchShape(rows, source, self.target_input.shape[1], len(self.labeled))
+
+    @property
+    def size(self) -> int:
+        return self.counts.pairs
+
+    @property
+    def source_tokens(self) -> int:
+        return self.counts.source_tokens
+
+    @property
+    def target_tokens(self) -> int:
+        return self.counts.target_tokens
+
+    @property
+    def plain(self) -> Batch:
+        """The pairs alone, padded to the longest."""
+        return self._rows(slice(None, self.size))
+
+    def halves(self) -> tuple[Batch, Batch]:  # type: ignore[override]
+        return self.plain.halves()
+
+    def clone(self) -> "ShapedBatch":
+        """A batch with tensors of its own."""
+        return self._each(Tensor.clone)
+
+    def copy_(self, other: "ShapedBatch") -> None:
+        """Write the tensors of a batch of the same shape into those of this one."""
+        for name in ("source", "target_input", "target_output", "labeled"):
+            getattr(self, name).copy_(getattr(other, name), non_blocking=True)
+
+
+def shaped(batch: Batch, shape: BatchShape | None) -> Batch:
+    """Pad a batch on the host to a shape, if there is one that it fits."""
+    if shape is None or batch.alignment is not None:
+        return batch
+    rows = shape.rows - batch.size
+    source = shape.source - batch.source.shape[1]
+    target = shape.target - batch.target_input.shape[1]
+    labels = shape.labels - batch.target_tokens
+    if min(rows, source, target, labels) < 0:
+        return batch
+    padded_source, target_input, target_output = (
+        F.pad(side, (0, columns, 0, rows), value=PAD)
+        for side, columns in (
+            (batch.source, source),
+            (batch.target_input, target),
+            (batch.target_output, target),
+        )
+    )
+    padded_source[batch.size :, 0] = EOS
+    target_input[batch.size :, 0] = BOS
+    labeled = flat_indices(target_output != PAD)
+    unlabeled = flat_indices(target_output == PAD)[:labels]
+    return ShapedBatch(
+        padded_source,
+        target_input,
+        target_output,
+        torch.cat([labeled, unlabeled]),
+        counts=Counts(batch.size, batch.source_tokens, batch.target_tokens),
+    )
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from jaxtyping import Int
 from torch.utils.data import Dataset
 
 from transformer.common.errors import InputError
+from transformer.data.batching.batch import BatchShape
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,8 @@ class BatchKey:
     epoch: int
     pairs: Int[np.ndarray, " batch"]
     corpus: int = 0
+    shape: BatchShape | None = None
+    """Pad to this shape, if the batch fits."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +33,19 @@ class EpochBatches:
 
     pairs: Int[np.ndarray, " pair"]
     bounds: Int[np.ndarray, " bound"]
+    shapes: Sequence[BatchShape] | None = None
+    """Of the batches, if there are few (batch_shapes.py)."""
 
     def __len__(self) -> int:
         return len(self.bounds) - 1
 
     def __getitem__(self, index: int) -> Int[np.ndarray, " batch"]:
         return self.pairs[self.bounds[index] : self.bounds[index + 1]]
+
+    def key(self, epoch: int, index: int, corpus: int) -> BatchKey:
+        """The key of a batch."""
+        shape = None if self.shapes is None else self.shapes[index]
+        return BatchKey(epoch, self[index], corpus, shape)
 
 
 class BatchPlan:
@@ -69,11 +79,7 @@ class BatchPlan:
         self._shuffle = shuffle
         longest = np.maximum(self._source, self._target)
         if len(longest) and longest.max() > batch_tokens:
-            raise InputError(
-                f"the longest pair has {longest.max():,} tokens, eos included, and "
-                f"data.batch_tokens is {batch_tokens}; set data.batch_tokens={longest.max()} or "
-                "more, or data.max_length lower"
-            )
+            raise too_long(int(longest.max()), batch_tokens)
         self._layout = _by_length(self._source, self._target)
         self._longest = longest[self._layout]
         # Starts of the groups of pairs with equal lengths in the layout.
@@ -166,6 +172,14 @@ class BatchPlan:
         return self._layout[order]
 
 
+def too_long(longest: int, batch_tokens: int) -> InputError:
+    """The error of a pair that is longer than the budget."""
+    return InputError(
+        f"the longest pair has {longest:,} tokens, eos included, and data.batch_tokens is "
+        f"{batch_tokens}; set data.batch_tokens={longest} or more, or data.max_length lower"
+    )
+
+
 def _by_length(
     source: Int[np.ndarray, " pair"], target: Int[np.ndarray, " pair"]
 ) -> Int[np.ndarray, " pair"]:
@@ -256,14 +270,14 @@ class PlannedBatches(BatchSequence):
     def __getitem__(self, number: int) -> BatchKey:
         epoch, index = divmod(number, len(self.plan))
         batches: EpochBatches = self._epoch(epoch)
-        return BatchKey(epoch, batches[index], self._corpus)
+        return batches.key(epoch, index, self._corpus)
 
     def largest(self) -> tuple[int, BatchKey]:
         """Return the number of positions of the largest batch of the first epoch, and the batch."""
         batches = self._epoch(0)
         positions = self.plan.positions(batches)
         index = int(positions.argmax())
-        return int(positions[index]), BatchKey(0, batches[index], self._corpus)
+        return int(positions[index]), batches.key(0, index, self._corpus)
 
     @property
     def epoch_length(self) -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from transformer.data.batching.batch import Batch, Row, collate
+from transformer.data.batching.batch import Batch, Row, collate, shaped
 from transformer.data.batching.batch_sequence import BatchKey, EpochLengths, Lengths, PlannedDataset
 from transformer.data.binarized.corpus import SIDES, EncodedCorpus, Indices
 from transformer.data.text.parallel import Pair
@@ -287,7 +287,7 @@ class BatchDataset(PlannedDataset[Batch]):
         changed = {} if self._augmented is None else self._augmented.changed(pairs, key.epoch)
         source, target, used = self._sampler.ids(self._corpus, pairs, key.epoch, pairs, changed)
         if self._spelling is None:
-            return collate(source, target)
+            return shaped(collate(source, target), key.shape)
         source_words, target_words = (
             [subword_words([spelling[subword] for subword in row]) for row in rows]
             for spelling, rows in zip(self._spelling, (source, target), strict=True)

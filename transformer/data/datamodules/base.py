@@ -28,6 +28,7 @@ from transformer.data.batching.batch_sequence import (
     ReplannedBatches,
     next_batch,
 )
+from transformer.data.batching.batch_shapes import ShapedPlan
 from transformer.data.batching.loader import EpochLoader, UpdateLoader
 from transformer.data.corpora.resolve import sampling_weights
 from transformer.data.text.training_filters import log_level
@@ -109,7 +110,13 @@ class BatchModule(LightningDataModule, ABC):
         seed = self._data.seed
         lengths_of_epoch = part.lengths_of_epoch
         if lengths_of_epoch is None:
-            plan = BatchPlan(*part.lengths(), batch_tokens=budget, seed=seed)
+            lengths = part.lengths()
+            shapes = self._data.batch_shapes
+            plan = (
+                ShapedPlan(*lengths, batch_tokens=budget, shapes=shapes, seed=seed)
+                if shapes
+                else BatchPlan(*lengths, batch_tokens=budget, seed=seed)
+            )
             return PlannedBatches(plan, corpus)
         return ReplannedBatches(
             lengths_of_epoch,

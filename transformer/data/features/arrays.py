@@ -35,7 +35,8 @@ def read_array(reference: Reference, config: VectorsConfig) -> Float[np.ndarray,
             raise InputError(f"an array of shape {array.shape}; write one of length × channels")
         if config.channels and array.shape[1] != config.channels:
             raise InputError(
-                f"an array of {array.shape[1]} channels; data.vectors.channels is {config.channels}"
+                f"an array of {array.shape[1]} channels, not the {config.channels} of "
+                "data.vectors.channels; write as many, or set that key"
             )
         with np.errstate(over="ignore"):
             vectors = array.astype(np.float32)

@@ -6,7 +6,8 @@ import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, BinaryIO
+from io import BufferedIOBase
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -87,7 +88,7 @@ def sound_seconds(reference: Reference) -> float:
 
 
 def _samples(
-    file: BinaryIO, reference: Reference
+    file: BufferedIOBase, reference: Reference
 ) -> tuple[Float[np.ndarray, " sample"], int | float]:
     """The samples of a part of a file, and their rate, by which it sounds at its speed."""
     with _opened_sound(file) as sound:
@@ -114,20 +115,22 @@ def _samples(
 
 
 @contextmanager
-def _opened_sound(file: BinaryIO) -> Iterator[Any]:
+def _opened_sound(file: BufferedIOBase) -> Iterator[Any]:
     """A file of sound whose header can be believed, as soundfile.SoundFile."""
     import soundfile
 
     with ExitStack() as stack:
+        # By its number: the library reads a Python object at half the speed, and prints the
+        # tracebacks of wrong positions.
         if isinstance(file, io.BytesIO):
-            data = file.getvalue()
-            file = stack.enter_context(tempfile.TemporaryFile())
-            file.write(data)
-            file.seek(0)
+            copy = stack.enter_context(tempfile.TemporaryFile())
+            copy.write(file.getbuffer())
+            copy.seek(0)
+            number = copy.fileno()
+        else:
+            number = file.fileno()
         try:
-            # By its number: the library reads a Python object at half the speed, and prints the
-            # tracebacks of wrong positions.
-            sound = soundfile.SoundFile(file.fileno(), closefd=False)
+            sound = soundfile.SoundFile(number, closefd=False)
         except soundfile.LibsndfileError as error:
             # The name in the message is that number.
             raise ValueError(error.error_string) from error
@@ -136,7 +139,7 @@ def _opened_sound(file: BinaryIO) -> Iterator[Any]:
             raise InputError(f"its header has a rate of {sound.samplerate} Hz; write it again")
         if sound.frames >= _UNKNOWN:
             raise InputError("its header has no length; write it again, or as WAV")
-        size = os.fstat(file.fileno()).st_size
+        size = os.fstat(number).st_size
         if _is_cut(sound) or (sound.format == "MP3" and sound.frames > _MOST_OF_MP3 * size):
             raise InputError(_CUT)
         yield sound

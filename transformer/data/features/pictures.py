@@ -1,7 +1,8 @@
 """Pictures to patches (Dosovitskiy et al. 2021, section 3.1), and back."""
 
 import warnings
-from typing import TYPE_CHECKING, BinaryIO
+from io import BufferedIOBase
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float
@@ -55,7 +56,7 @@ def read_picture(
     return (pixels / np.float32(255) - np.float32(config.mean)) / np.float32(config.std)
 
 
-def _decoded(file: BinaryIO) -> "Image.Image":
+def _decoded(file: BufferedIOBase) -> "Image.Image":
     from PIL import Image, ImageOps, UnidentifiedImageError
 
     with warnings.catch_warnings():

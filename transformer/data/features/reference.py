@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, BinaryIO
+from io import BufferedIOBase
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -145,7 +146,7 @@ def source_errors(
 
 
 @contextmanager
-def opened(reference: Reference) -> Iterator[BinaryIO]:
+def opened(reference: Reference) -> Iterator[BufferedIOBase]:
     """The bytes of a source as a file to read: a file, or a value of a Parquet file's row.
 
     The value is that of the first column of bytes, or of structs of ``bytes`` and ``path``, as the
@@ -170,7 +171,7 @@ def opened(reference: Reference) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def _file(path: str) -> Iterator[BinaryIO]:
+def _file(path: str) -> Iterator[BufferedIOBase]:
     if "://" in path:
         import fsspec
 

@@ -1,7 +1,7 @@
 """The interface of LibreTranslate 1.9: routes, parameters, answers and errors of its clients.
 
 Additions: ``alignment``, ``confidence``, ``attention`` and ``stream`` as parameters of
-``/translate``, and the limit of alternatives in ``/frontend/settings``.
+``/translate``, and the limit of alternatives and the kinds of sources in ``/frontend/settings``.
 """
 
 import asyncio
@@ -139,6 +139,7 @@ class LibreTranslate:
                 "suggestions": False,
                 "filesTranslation": self.limits.file_bytes is not None,
                 "supportedFilesFormat": list(FORMATS),
+                "sourceKinds": sorted({direction.kind for direction in self.directions.all}),
                 "language": {"source": {"code": "auto", "name": "Auto Detect"}, "target": target},
             }
         )

@@ -31,6 +31,10 @@ GPU_VALIDATION_TOKENS = 8192
 """As ``VALIDATION_TOKENS``, on other devices."""
 
 
+NO_TOKEN = -100
+"""A target that no token has: nothing is ignored (torch's default)."""
+
+
 def joined_bias(
     hidden: Float[Tensor, "*rows width"], projection: nn.Linear
 ) -> tuple[Float[Tensor, "*rows width_in"], Float[Tensor, "vocab width_in"]]:
@@ -42,11 +46,19 @@ def joined_bias(
     return F.pad(hidden, (0, 1), value=1.0), matrix
 
 
-def cross_entropy(hidden: Hidden, weight: Weight, target: Target, label_smoothing: float) -> Scalar:
-    """Compute the loss by the formula: the sum over the tokens, in nats."""
+def cross_entropy(
+    hidden: Hidden,
+    weight: Weight,
+    target: Target,
+    label_smoothing: float,
+    ignored: int = NO_TOKEN,
+) -> Scalar:
+    """Compute the loss by the formula: the sum over the tokens but ``ignored`` ones, in nats."""
     logits = F.linear(hidden, weight)
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    return F.cross_entropy(logits, target, reduction="sum", label_smoothing=label_smoothing)
+    return F.cross_entropy(
+        logits, target, reduction="sum", label_smoothing=label_smoothing, ignore_index=ignored
+    )
 
 
 def negative_log_likelihood(hidden: Hidden, weight: Weight, target: Target) -> Scalar:
@@ -157,8 +169,12 @@ def _formula(
     target: Int[Tensor, "token 1"],
     mean: Float[Tensor, "1 token 1"],
     smoothing: float,
+    ignored: int = NO_TOKEN,
 ) -> Scalar:
-    """The sum of the loss; its gradient, ``softmax - smoothed target``, overwrites the logits."""
+    """The sum of the loss; its gradient, ``softmax - smoothed target``, overwrites the logits.
+
+    Both are 0 for ``ignored`` targets.
+    """
     target = target[None]
     target_logit = logits.gather(-1, target)
     top = logits.amax(-1, keepdim=True)
@@ -166,15 +182,26 @@ def _formula(
     grad = logits.sub_(top).exp_()
     z = grad.sum(-1, keepdim=True)
     log_z = top + z.log()
-    grad.mul_(z.reciprocal()).sub_(smoothing / logits.size(-1))
-    grad.scatter_add_(-1, target, grad.new_full(target.shape, smoothing - 1))
-    target_loss = (log_z - target_logit).sum()
-    uniform_loss = (log_z - mean).sum()
+    uniform = smoothing / logits.size(-1)
+    if ignored == NO_TOKEN:
+        grad.mul_(z.reciprocal()).sub_(uniform)
+        grad.scatter_add_(-1, target, grad.new_full(target.shape, smoothing - 1))
+        target_loss = (log_z - target_logit).sum()
+        uniform_loss = (log_z - mean).sum()
+    else:
+        counts = (target != ignored).to(logits.dtype)
+        grad.mul_(z.reciprocal() * counts).sub_(uniform * counts)
+        grad.scatter_add_(-1, target, (smoothing - 1) * counts)
+        target_loss = ((log_z - target_logit) * counts).sum()
+        uniform_loss = ((log_z - mean) * counts).sum()
     return (1 - smoothing) * target_loss + smoothing * uniform_loss
 
 
 def fused_cross_entropy(
-    logits: Float[Tensor, "token vocab"], target: Int[Tensor, "token 1"], smoothing: float
+    logits: Float[Tensor, "token vocab"],
+    target: Int[Tensor, "token 1"],
+    smoothing: float,
+    ignored: int = NO_TOKEN,
 ) -> Float[Tensor, ""]:
     """The sum of the loss for ``torch.compile``, in float32; its gradient overwrites the logits."""
     exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
@@ -183,8 +210,9 @@ def fused_cross_entropy(
     target_loss = log_z - torch.where(is_target, exact, 0).sum(-1, keepdim=True)
     uniform_loss = log_z - exact.mean(-1, keepdim=True)
     expected = smoothing / logits.size(-1) + (1 - smoothing) * is_target
-    logits.copy_((exact - log_z).exp() - expected)
-    return ((1 - smoothing) * target_loss + smoothing * uniform_loss).sum()
+    counts = target != ignored
+    logits.copy_(((exact - log_z).exp() - expected) * counts)
+    return (((1 - smoothing) * target_loss + smoothing * uniform_loss) * counts).sum()
 
 
 @cache
@@ -202,19 +230,25 @@ def matrix_dtype(config: LossConfig, hidden: Tensor) -> torch.dtype:
 
 
 def loss_function(
-    config: LossConfig, hidden: Hidden, weight: Weight, target: Target, *, compiled: bool = False
+    config: LossConfig,
+    hidden: Hidden,
+    weight: Weight,
+    target: Target,
+    *,
+    compiled: bool = False,
+    ignored: int = NO_TOKEN,
 ) -> Scalar:
     """``cross_entropy``, in the fused form if the config has a chunk."""
     if config.chunk == 0:
-        return cross_entropy(hidden, weight, target, config.label_smoothing)
+        return cross_entropy(hidden, weight, target, config.label_smoothing, ignored)
     kernel: LogitsFormula | None = None
     if compiled:
         fused = compiled_loss(fused_cross_entropy)
 
         def one_pass(logits: Tensor, target: Tensor) -> Tensor:
-            return fused(logits[0], target, config.label_smoothing)
+            return fused(logits[0], target, config.label_smoothing, ignored)
 
         kernel = one_pass
-    formula = partial(_formula, smoothing=config.label_smoothing)
+    formula = partial(_formula, smoothing=config.label_smoothing, ignored=ignored)
     loss, _ = FusedLoss.apply(hidden[None], weight, target, config, (1.0,), formula, kernel)
     return loss

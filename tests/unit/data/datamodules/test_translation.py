@@ -15,7 +15,7 @@ from tests.helpers.data.corpora import (
     write_corpus,
 )
 from transformer.common.errors import InputError
-from transformer.data.batching.batch import Batch
+from transformer.data.batching.batch import Batch, ShapedBatch
 from transformer.data.datamodules.translation import TranslationData
 
 
@@ -41,6 +41,17 @@ def test_an_epoch_has_every_training_pair_once(folder: Path) -> None:
     assert len(texts) == 72
     whole = [line.split("\t")[1] for line in (folder / "text.tsv").read_text().splitlines()]
     assert sorted(texts + held_out) == sorted(whole)
+
+
+def test_batches_of_few_shapes_have_the_same_pairs(folder: Path) -> None:
+    few = batches(data_module(folder, batch_shapes=3))
+    assert all(isinstance(batch, ShapedBatch) for batch in few)
+    assert len({batch.source.shape for batch in few}) <= 3
+    labels = [
+        sorted(int(label) for batch in made for label in batch.labels if label)
+        for made in (few, batches(data_module(folder)))
+    ]
+    assert labels[0] == labels[1]
 
 
 def test_a_second_run_reads_only_the_cache(folder: Path) -> None:

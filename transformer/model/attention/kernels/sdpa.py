@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch.nn import functional as F
@@ -27,11 +27,32 @@ BACKENDS = {
     "math": SDPBackend.MATH,
 }
 
-EFFICIENT_FIRST = [BACKENDS[name] for name in ("efficient", "flash", "cudnn", "math")]
-"""Kernels in the order of their speed for a causal mask and few positions."""
 
-CAUSAL_SHORT = 128
-"""Up to so many positions ``efficient`` is fastest with a causal mask (H200; benchmarks/gpu)."""
+class GpuKernels(NamedTuple):
+    """torch's kernels for some shapes of attention, in the order in which they are tried.
+
+    Attributes:
+        mask: "causal": a causal mask alone. "padded": a mask of keys alone, as of a batch.
+        positions: Of queries and of keys, at least.
+        kernels: Keys of ``BACKENDS``.
+    """
+
+    mask: Literal["causal", "padded"]
+    positions: int
+    kernels: tuple[str, ...]
+
+
+USUAL = ("flash", "efficient", "math")
+"""torch's own order without cuDNN, which plans for every new shape; flash takes no mask."""
+
+GPU_KERNELS = (
+    GpuKernels("causal", 129, USUAL),
+    GpuKernels("causal", 0, ("efficient", "flash", "cudnn", "math")),
+    GpuKernels("padded", 512, ("cudnn", "efficient", "math")),
+    GpuKernels("padded", 0, USUAL),
+)
+"""Measured on an H200 (benchmarks/gpu); the first that fits counts, and any other mask or bias has
+the usual ones."""
 
 FEW = 16
 """Plain products are faster than the fused kernel with at most 16 queries and at least 16 keys."""
@@ -63,7 +84,7 @@ class Sdpa:
             plain = attend_short if _every_query_sees(context, query.dtype) else eager
             return plain(query, key, value, context, dropout)
         try:
-            with self._kernels(query, context):
+            with self._kernels(query, key, context):
                 # A branch, because a compiled comparison of lengths is no bool.
                 if context.only_causal:
                     return attend_masked(query, key, value, None, dropout=dropout, causal=True)
@@ -78,12 +99,31 @@ class Sdpa:
                 f"{query.size(-1)}{masked} on {query.device.type}; set model.sdpa_backend=any"
             ) from error
 
-    def _kernels(self, query: QueryHeads, context: AttentionContext) -> AbstractContextManager[Any]:
+    def _kernels(
+        self, query: QueryHeads, key: KeyHeads, context: AttentionContext
+    ) -> AbstractContextManager[Any]:
         if self.backend != "any":
             return sdpa_kernel(BACKENDS[self.backend])
-        if context.only_causal and is_short_on_cuda(query):
-            return sdpa_kernel(EFFICIENT_FIRST, set_priority=True)
-        return without_cudnn() if query.device.type == "cuda" else nullcontext()
+        if query.device.type != "cuda":
+            return nullcontext()
+        kernels = gpu_kernels(context, query.size(2), key.size(2))
+        if kernels == USUAL:
+            return without_cudnn()
+        return sdpa_kernel([BACKENDS[name] for name in kernels], set_priority=True)
+
+
+def gpu_kernels(context: AttentionContext, queries: int, keys: int) -> tuple[str, ...]:
+    """The kernels of ``GPU_KERNELS`` for an attention of so many queries and keys."""
+    if context.only_causal:
+        mask = "causal"
+    elif context.mask is not None and not (context.causal or context.pattern or context.bias):
+        mask = "padded"
+    else:
+        return USUAL
+    for row in GPU_KERNELS:
+        if row.mask == mask and queries >= row.positions and keys >= row.positions:
+            return row.kernels
+    return USUAL
 
 
 def prepare_sdpa(
@@ -126,11 +166,6 @@ def _cudnn_off() -> Iterator[None]:
         yield
     finally:
         torch.backends.cuda.enable_cudnn_sdp(before)
-
-
-def is_short_on_cuda(query: QueryHeads) -> bool:
-    """Whether a causal attention has few positions, on a GPU on which this matters."""
-    return query.device.type == "cuda" and query.size(2) <= CAUSAL_SHORT
 
 
 def plain_is_faster(

@@ -1,8 +1,13 @@
-// A file to translate: chosen, or dropped on the card; its translation is offered for download.
+// A file to translate: chosen, or dropped on the card. The translation of a document is offered for
+// download; that of a sound is shown.
 import { chosen } from "./languages.js";
-import { translateFile } from "./server.js";
+import { transcribe, translateFile } from "./server.js";
 
 const line = $("file-line");
+const SOUNDS = [".wav", ".flac", ".ogg", ".mp3"];
+let formats = []; // of documents; none if no model reads text
+
+const isDocument = (file) => formats.some((format) => file.name.toLowerCase().endsWith(format));
 
 function say(failed, ...parts) {
   line.replaceChildren(...parts);
@@ -14,16 +19,22 @@ async function send(file) {
   say(false, "Translating ", make("bdi", {}, file.name), " …");
   $("file-button").disabled = true;
   try {
+    if (!isDocument(file)) {
+      const text = await transcribe(file, chosen());
+      say(false, make("bdi", {}, file.name), ": ", make("bdi", { lang: chosen().target }, text));
+      return;
+    }
     const link = make("a", { href: await translateFile(file, chosen()), download: "" }, "Download the translation");
     say(false, make("bdi", {}, file.name), " is translated. ", link);
     // Who goes on typing meanwhile keeps the focus.
     if ([document.body, $("file-button")].includes(document.activeElement)) link.focus();
   } catch (error) {
     say(true, make("bdi", {}, file.name), ` was not translated: ${error.message.replace(/^Invalid request: /, "")}`);
+  } finally {
+    $("file-button").disabled = false;
+    // A disabled button loses the focus.
+    if (document.activeElement === document.body) $("file-button").focus();
   }
-  $("file-button").disabled = false;
-  // A disabled button loses the focus.
-  if (document.activeElement === document.body) $("file-button").focus();
 }
 
 // A failure is of no more use once one goes on with a text.
@@ -31,11 +42,16 @@ export function typed() {
   if (line.classList.contains("wrong")) line.hidden = true;
 }
 
-export function start({ filesTranslation, supportedFilesFormat }) {
+export function start({ filesTranslation, supportedFilesFormat, sourceKinds }) {
+  if (!sourceKinds.includes("text")) {
+    Object.assign($("source"), { disabled: true, placeholder: "Choose a sound, or drop it here" });
+  }
   if (!filesTranslation) return;
-  const input = Object.assign($("file"), { accept: supportedFilesFormat.join() });
+  formats = sourceKinds.includes("text") ? supportedFilesFormat : [];
+  const taken = [...formats, ...(sourceKinds.includes("speech") ? SOUNDS : [])];
+  const input = Object.assign($("file"), { accept: taken.join() });
   $("file-button").hidden = false;
-  $("file-button").title = supportedFilesFormat.join(", ");
+  $("file-button").title = taken.join(", ");
   $("file-button").addEventListener("click", () => input.click());
   input.addEventListener("change", () => {
     if (input.files[0]) send(input.files[0]);

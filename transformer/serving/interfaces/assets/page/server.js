@@ -12,7 +12,7 @@ export class ServerError extends Error {
 
 function refusal(response, answer) {
   const known = { 429: "The server is busy.", 503: "The server is busy.", 504: "The translation took too long." };
-  const text = known[response.status] || answer?.error || `The server answered with status ${response.status}.`;
+  const text = known[response.status] || answer?.error?.message || answer?.error || `The server answered with status ${response.status}.`;
   return new ServerError(response.status, text, Number(response.headers.get("Retry-After")) || 0);
 }
 
@@ -77,6 +77,15 @@ export async function translateFile(file, { source, target }) {
   }
   const { translatedFileUrl } = await ask("translate_file", { method: "POST", body });
   return `download_file/${translatedFileUrl.split("/download_file/").pop()}`;
+}
+
+// The text of a sound, by the interface of OpenAI.
+export async function transcribe(file, { source, target }) {
+  const body = new FormData();
+  body.append("file", file);
+  body.append("model", `${source}-${target}`);
+  const headers = key() ? { Authorization: `Bearer ${key()}` } : {};
+  return (await ask("v1/audio/transcriptions", { method: "POST", headers, body })).text;
 }
 
 function rest(seconds, signal) {

@@ -1,0 +1,112 @@
+"""Commands on models whose sources are files: paths in, text out, one line for what they lack."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.decoding.file_translators import (
+    file_translator,
+    save_file_translator,
+    write_picture,
+    write_sound,
+)
+from transformer.__main__ import main
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A model of pictures, one of sound, and a file of each kind with its path and its text."""
+    monkeypatch.chdir(tmp_path)
+    for kind in ("image", "speech"):
+        save_file_translator(file_translator(kind), tmp_path / f"{kind}.ckpt")
+    (tmp_path / "files").mkdir()
+    write_picture(tmp_path / "files/a.png")
+    write_sound(tmp_path / "files/a.wav", 10.0)
+    (tmp_path / "files/pairs.tsv").write_text("a.png\tone two\n")
+    return tmp_path
+
+
+def test_lines_of_paths(home: Path) -> None:
+    lines = home / "lines"
+    lines.write_text("files/a.wav\n\nfiles/a.wav#t=1,2\n")
+    call = ["translate", "checkpoint=speech.ckpt", "input=lines"]
+    assert main([*call, "format=json", "output=json"]) == 0
+    whole, blank, part = map(json.loads, (home / "json").read_text().splitlines())
+    assert whole["parts"] == len(whole["segments"]) == 3
+    assert whole["segments"][-1]["end"] == 10.0
+    assert blank["text"] == "" and "segments" not in blank
+    assert [part["segments"][0][key] for key in ("start", "end")] == [1.0, 2.0]
+    assert main([*call, "output=out"]) == 0
+    assert (home / "out").read_text().splitlines() == [whole["text"], "", part["text"]]
+
+
+def test_a_bad_file_is_one_line(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (home / "lines").write_text("files/a.png\nfiles/none.png\n")
+    assert main(["translate", "checkpoint=image.ckpt", "input=lines", "output=out"]) == 2
+    error = capsys.readouterr().err
+    assert error == "error: lines:2: files/none.png: no such file; correct the path\n"
+    (home / "lines").write_text("files/a.png\nfiles/a.wav\n")
+    assert main(["translate", "checkpoint=image.ckpt", "input=lines", "output=out"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: lines:2: files/a.wav: not a picture that can be read")
+    assert error.count("\n") == 1
+
+
+def test_scores_of_a_text_beside_its_files(capsys: pytest.CaptureFixture[str]) -> None:
+    call = ["checkpoint=image.ckpt", "source=files/pairs.tsv"]
+    assert main(["evaluate", *call, "scores=[wer,cer,bleu]", "output=scored"]) == 0
+    names = [score["name"] for score in json.loads(capsys.readouterr().out)]
+    assert names == ["WER", "CER", "BLEU"]
+    assert main(["score", *call]) == 0
+    assert float(capsys.readouterr().out) < 0
+    assert main(["stress", *call, "metric=wer", "disturbances=[blur]", "output=scored"]) == 0
+    rows = json.loads(Path("scored/stress.json").read_text())["disturbances"]
+    assert [row["name"] for row in rows] == ["blur"]
+
+
+def test_attention_names_places_and_times(capsys: pytest.CaptureFixture[str]) -> None:
+    keys = ["sentences=0", "output=seen"]
+    assert main(["attention", "checkpoint=image.ckpt", "text=files/a.png", *keys]) == 0
+    page = json.loads(Path("seen/attention.json").read_text())
+    assert '"0,5"' in json.dumps(page)
+    assert main(["attention", "checkpoint=speech.ckpt", "text=files/a.wav#t=1,2", *keys]) == 0
+    assert '"0.96s"' in Path("seen/attention.json").read_text()
+    capsys.readouterr()
+    assert main(["attention", "checkpoint=speech.ckpt", "text=files/a.wav", *keys]) == 2
+    assert "250 vectors, and the model reads 100 at once" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (["translate", "alignment=true"], "alignment= reads source text"),
+        (["translate", "flags=true"], "flags= reads source text"),
+        (["translate", "on_failure=mark"], "on_failure= reads source text"),
+        (["evaluate", "alignment=true", "source=files/pairs.tsv"], "alignment= reads source text"),
+        (["export", "format=ctranslate2"], "format=ctranslate2 reads source text"),
+        (["export", "format=onnx"], "format=onnx reads source text"),
+        (["shortlist", "source=files/pairs.tsv", "output=list"], "shortlist reads source text"),
+        (["stress", "disturbances=[upper]"], "'upper', which is no disturbance; choose blur"),
+        (["serve", "port=0"], "reads files (image), for which there is no interface"),
+    ],
+)
+def test_what_needs_text_is_refused(
+    call: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("lines").write_text("files/a.png\n")
+    verb, *keys = call
+    given = ["input=lines"] if verb == "translate" else []
+    assert main([verb, "checkpoint=image.ckpt", *given, *keys]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize("verb", ["doctor", "clean"])
+def test_corpora_of_files_are_not_examined_as_text(
+    verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = ["data=files", "data.source_kind=image", "data.train=files/pairs.tsv"]
+    output = ["output=new"] if verb == "clean" else []
+    assert main([verb, *data, *output]) == 2
+    assert f"{verb} reads source text" in capsys.readouterr().err

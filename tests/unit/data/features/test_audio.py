@@ -1,0 +1,119 @@
+"""Sounds of any file, rate and number of channels, parts of them, and their speed."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import soundfile
+
+from transformer.common.packages import MissingPackage
+from transformer.data.features.audio import read_audio
+from transformer.data.features.reference import Reference
+
+RATE = 16_000
+
+
+def tone(seconds: float = 1.0, rate: int = RATE, hertz: float = 440) -> np.ndarray:
+    """A sine that begins and ends at zero slowly, so that resampling has no edges."""
+    time = np.arange(round(seconds * rate)) / rate
+    return 0.5 * np.sin(2 * np.pi * hertz * time) * np.sin(np.pi * time / seconds) ** 2
+
+
+def read(source: object, rate: int = RATE) -> np.ndarray:
+    return read_audio(Reference.parse(str(source)), rate)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "tolerance"),
+    [
+        ("a.wav", {}, 2**-15),
+        ("a.wav", {"subtype": "FLOAT"}, 1e-7),
+        ("a.flac", {}, 2**-15),
+        ("a.ogg", {}, 0.05),
+        ("a.mp3", {}, 0.05),
+    ],
+)
+def test_formats(tmp_path: Path, name: str, options: dict[str, str], tolerance: float) -> None:
+    sound = tone()
+    soundfile.write(tmp_path / name, sound, RATE, **options)
+    samples = read(tmp_path / name)
+    assert samples.dtype == np.float32 and samples.shape == sound.shape
+    assert np.abs(samples - sound).max() <= tolerance
+
+
+@pytest.mark.parametrize("rate", [8_000, 11_025, 44_100, 48_000])
+def test_other_rates(tmp_path: Path, rate: int) -> None:
+    soundfile.write(tmp_path / "a.wav", tone(rate=rate), rate, subtype="FLOAT")
+    np.testing.assert_allclose(read(tmp_path / "a.wav"), tone(), atol=1e-3)
+
+
+def test_channels_are_averaged(tmp_path: Path) -> None:
+    channels = np.stack([tone(), -0.5 * tone(hertz=200), tone(hertz=600)], axis=1)
+    soundfile.write(tmp_path / "a.wav", channels, RATE, subtype="FLOAT")
+    np.testing.assert_allclose(read(tmp_path / "a.wav"), channels.mean(axis=1), atol=1e-7)
+
+
+def test_long_sounds_are_read_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    soundfile.write(tmp_path / "a.wav", np.stack([tone(), tone()], axis=1), RATE)
+    whole = read(tmp_path / "a.wav")
+    monkeypatch.setattr("transformer.data.features.audio._BLOCK", 1999)
+    assert np.array_equal(read(tmp_path / "a.wav"), whole)
+
+
+@pytest.mark.parametrize("name", ["a.wav", "a.flac", "a.ogg"])
+def test_parts(tmp_path: Path, name: str) -> None:
+    soundfile.write(tmp_path / name, tone(), RATE)
+    whole = read(tmp_path / name)
+    for part, expected in {
+        "t=0.25,0.5": whole[4000:8000],
+        "t=,0.5": whole[:8000],
+        "t=0.25": whole[4000:],
+        "t=0.75,9": whole[12000:],
+    }.items():
+        assert np.array_equal(read(f"{tmp_path / name}#{part}"), expected), part
+
+
+@pytest.mark.parametrize("speed", [0.5, 0.9, 1.1])
+def test_speed_changes_tempo_and_pitch(tmp_path: Path, speed: float) -> None:
+    soundfile.write(tmp_path / "a.wav", tone(), RATE, subtype="FLOAT")
+    samples = read(f"{tmp_path}/a.wav#speed={speed}")
+    assert abs(len(samples) - RATE / speed) <= 1
+    loudest = np.abs(np.fft.rfft(samples)).argmax() * RATE / len(samples)
+    assert loudest == pytest.approx(440 * speed, abs=2)
+
+
+def test_a_part_is_cut_before_its_speed_changes(tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "a.wav", tone(), RATE)
+    assert len(read(f"{tmp_path}/a.wav#t=0.25,0.75&speed=0.5")) == RATE
+
+
+def test_rows_of_parquet(tmp_path: Path) -> None:
+    data = io.BytesIO()
+    soundfile.write(data, tone(), RATE, format="FLAC")
+    pq.write_table(pa.table({"audio": [b"", data.getvalue()]}), tmp_path / "a.parquet")
+    samples = read(f"{tmp_path}/a.parquet#row=1&t=0.5,")
+    np.testing.assert_allclose(samples, tone()[8000:], atol=2**-15)
+
+
+def test_a_wav_that_was_written_to_a_pipe(tmp_path: Path) -> None:
+    """Its header says that it is as long as can be."""
+    soundfile.write(tmp_path / "a.wav", tone(), RATE)
+    data = bytearray((tmp_path / "a.wav").read_bytes())
+    size = data.index(b"data") + 4
+    data[size : size + 4] = data[4:8] = b"\xff" * 4
+    (tmp_path / "b.wav").write_bytes(data)
+    assert np.array_equal(read(tmp_path / "b.wav"), read(tmp_path / "a.wav"))
+
+
+@pytest.mark.parametrize("package", ["soundfile", "soxr"])
+def test_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+    def find(name: str) -> Any:
+        return None if name == package else name
+
+    monkeypatch.setattr("transformer.common.packages.find_spec", find)
+    with pytest.raises(MissingPackage, match=rf"needs {package}: .*\[speech\]"):
+        read("a.wav")
