@@ -66,6 +66,8 @@ def check_translate(config: TranslateConfig, arguments: Sequence[str]) -> None:
     hidden = [text for text in arguments if text.startswith("decoding.nbest=")][-1:]
     if config.attention:
         hidden.append("attention=true")
+    if config.timestamps:
+        hidden.append("timestamps=true")
     if config.format == "text" and hidden:
         raise InputError(f"{' '.join(hidden)}: plain text has no place for it; add format=json")
 

@@ -95,7 +95,8 @@ def encoded_pair(translator: Translator, text: str, target: str | None) -> Encod
             f"text= has {len(source)} vectors, and the model reads {longest} at once; name a part "
             f"of the sound, such as {text}#t=0,5"
         )
-    _check("text", source, translator.model.max_length, unit)
+    limit = None if tokenizer.reads_files else translator.model.max_length
+    _check("text", source, limit, unit)
     if target is not None:
         [(_, subwords)] = tokenizer.encode_pairs([(text, target)])
         _check("target", subwords, translator.model.max_length)

@@ -255,6 +255,7 @@ def load_line_translator(
     if config.engine == "ctranslate2" and is_ctranslate2(path) and looks:
         raise InputError(f"{'alignment' if config.alignment else 'attention'}= {needs_run(path)}")
     translator, trained = load_translator(config, loaded=loaded)
+    translator = replace(translator, timestamps=config.timestamps)
     for key in ("alignment", "glossary", "flags", "on_failure"):
         if getattr(config, key):
             translator.tokenizer.require_text(f"{key}=")

@@ -27,6 +27,7 @@ from transformer.decoding.search.greedy import greedy_search
 from transformer.decoding.search.model_step import Model, build_step, ensemble_members
 from transformer.decoding.search.search import BanningStep, Hypothesis, StepFunction
 from transformer.decoding.search.shortlist import Shortlist
+from transformer.model.attention.masks import Source
 from transformer.model.head_masks import HeadName
 from transformer.model.transformer import Transformer
 from transformer.settings.decoding import SearchConfig
@@ -51,6 +52,7 @@ class ModelSearcher:
     search: SearchConfig
     batch_tokens: int
     head: HeadName | None = None
+    timestamps: bool = False
 
     def __post_init__(self) -> None:
         if self.search.algorithm == "mbr":
@@ -117,20 +119,27 @@ class ModelSearcher:
     def _search_batch(self, segments: list[Segment]) -> list[list[Hypothesis]]:
         sources = [segment.subwords for segment in segments]
         compiled = None
-        if any(segment.constraints or segment.target_tags for segment in segments):
+        speech = self._speech(segments)
+        tagged = speech is None and any(segment.target_tags for segment in segments)
+        if tagged or any(segment.constraints for segment in segments):
             compiled = self._compiler.compile(
                 [segment.constraints for segment in segments],
                 max_subwords(self.model),
                 next(self.model.parameters()).device,
-                [segment.target_tags for segment in segments],
+                [segment.target_tags for segment in segments] if tagged else (),
             )
         # What constraints ask for may be any token.
         shortlist = self._shortlist.tokens(sources) if self._shortlist and not compiled else None
         banned = self.tokenizer.never_written
         results = search_batch(
-            self.model, sources, self.search, self.head, compiled, banned, shortlist
+            self.model, sources, self.search, self.head, compiled, banned, shortlist, speech
         )
         results = [hypotheses or [NO_TRANSLATION] for hypotheses in results]
+        if speech is not None:
+            results = [
+                [replace(h, tokens=(*prompt, *h.tokens)) for h in hypotheses]
+                for prompt, hypotheses in zip(speech.prompts, results, strict=True)
+            ]
         if self.search.algorithm != "mbr":
             return results
         from transformer.decoding.mbr import minimum_bayes_risk
@@ -141,6 +150,46 @@ class ModelSearcher:
             )
             for hypotheses in results
         ]
+
+    def _speech(self, segments: Sequence[Segment]) -> "SpeechRules | None":
+        """The rules of a model of speech (`SpeechTags`); None for other models."""
+        tags = self.tokenizer.tags.speech
+        if tags is None:
+            return None
+        return SpeechRules(
+            [segment.target_tags for segment in segments],
+            tags.never_first,
+            self.tokenizer.times if self.timestamps else None,
+            self.tokenizer.target_vocab_size - len(self.tokenizer.tags.spelled),
+        )
+
+
+@dataclass(frozen=True)
+class SpeechRules:
+    """What the texts of a model of speech may be, beside what no text has."""
+
+    prompts: Sequence[tuple[int, ...]]
+    """Given beginnings, of one length; they are no part of a text and of its score."""
+    never_first: Sequence[int]
+    times: range | None
+    """Ids of the times that a text has; None for a text without times."""
+    first_tag: int
+    """Number of the subwords."""
+
+    def prompted(self, step: StepFunction, device: torch.device) -> StepFunction:
+        """A step whose hypotheses follow the prompts."""
+        from transformer.decoding.search.speech import PromptedStep
+
+        first = torch.tensor(self.never_first, dtype=torch.long, device=device)
+        return PromptedStep(step, torch.tensor(self.prompts, device=device), first)
+
+    def timed(self, step: StepFunction) -> StepFunction:
+        """A step that has times by their rules, or as it is."""
+        if self.times is None:
+            return step
+        from transformer.decoding.search.speech import TimedStep
+
+        return TimedStep(step, self.times, self.first_tag)
 
 
 def hypothesis_texts(hypotheses: Sequence[Hypothesis], tokenizer: Tokenizer) -> list[str]:
@@ -166,6 +215,7 @@ def search_batch(
     constraints: "CompiledConstraints | None" = None,
     banned: Sequence[int] = (),
     shortlist: Int[Tensor, " tokens"] | None = None,
+    speech: SpeechRules | None = None,
 ) -> list[list[Hypothesis]]:
     """Return up to ``nbest`` hypotheses per segment, the best first, in the segments' order.
 
@@ -180,10 +230,10 @@ def search_batch(
         )
     config = config.candidate_search
     if not config.coverage_penalty:
-        return _search(model, segments, config, constraints, banned, shortlist)
+        return _search(model, segments, config, constraints, banned, shortlist, speech)
     # The penalty ranks the whole final beam.
     whole = replace(config, nbest=config.width, coverage_penalty=0.0)
-    beams = _search(model, segments, whole, constraints, banned, shortlist)
+    beams = _search(model, segments, whole, constraints, banned, shortlist, speech)
     first = ensemble_members(model)[0]
     ranked = rank_by_coverage(first, segments, beams, config.coverage_penalty, head)
     return [hypotheses[: config.nbest] for hypotheses in ranked]
@@ -196,9 +246,12 @@ def _search(
     constraints: "CompiledConstraints | None",
     banned: Sequence[int],
     shortlist: Int[Tensor, " tokens"] | None,
+    speech: SpeechRules | None,
 ) -> list[list[Hypothesis]]:
     device = next(model.parameters()).device
     max_length = max_subwords(model)
+    if speech is not None:
+        max_length = max(1, max_length - len(speech.prompts[0]))
     limits = torch.tensor([min(max_length, config.limit(len(segment))) for segment in segments])
     limits = limits.to(device)
     width = config.width
@@ -206,13 +259,7 @@ def _search(
         limits = constraints.limits(limits, max_length)
         if constraints.must is not None:
             width = int(constraints.must.widths(width).max())
-    banned_tokens = torch.tensor(banned, dtype=torch.long)
-    if shortlist is not None:
-        banned_tokens = torch.isin(shortlist, banned_tokens).nonzero()[:, 0]
-        shortlist = shortlist.to(device)
-    step = build_step(model, pad_source(segments).to(device), width, shortlist)
-    if len(banned_tokens):
-        step = BanningStep(step, banned_tokens.to(device))
+    step = _step(model, pad_source(segments).to(device), width, banned, shortlist, speech)
     if constraints is not None:
         step = constraints.step(step, limits, width)
         if constraints.must is not None:
@@ -232,6 +279,30 @@ def _search(
         [replace(h, tokens=tuple(ids[token] for token in h.tokens)) for h in hypotheses]
         for hypotheses in results
     ]
+
+
+def _step(
+    model: Model,
+    source: Source,
+    width: int,
+    banned: Sequence[int],
+    shortlist: Int[Tensor, " tokens"] | None,
+    speech: SpeechRules | None,
+) -> StepFunction:
+    """The step of a model without the tokens that no translation has."""
+    device = source.device
+    if speech is not None:
+        banned = [token for token in banned if token not in (speech.times or ())]
+    banned_tokens = torch.tensor(banned, dtype=torch.long)
+    if shortlist is not None:
+        banned_tokens = torch.isin(shortlist, banned_tokens).nonzero()[:, 0]
+        shortlist = shortlist.to(device)
+    step = build_step(model, source, width, shortlist)
+    if speech is not None:
+        step = speech.prompted(step, device)
+    if len(banned_tokens):
+        step = BanningStep(step, banned_tokens.to(device))
+    return step if speech is None else speech.timed(step)
 
 
 def max_subwords(model: Model) -> int:

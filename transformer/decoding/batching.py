@@ -66,11 +66,16 @@ def pair_lengths(pairs: Iterable[tuple[Sized, Sized]]) -> list[int]:
     return [max(map(len, pair)) + 1 for pair in pairs]
 
 
+def positions_needed(pairs: Iterable[tuple[Sized, Sized]]) -> list[int]:
+    """`pair_lengths` of the sides that are subwords: vectors have positions of their own."""
+    return [1 + max(len(side) for side in pair if getattr(side, "ndim", 1) == 1) for pair in pairs]
+
+
 def check_lengths(
     pairs: Iterable[tuple[Sized, Sized]], limit: int | None, purpose: str, *, first: int = 1
 ) -> None:
     """Raise InputError if a pair is too long to ``purpose`` it; ``first`` numbers the pairs."""
-    for number, length in enumerate(pair_lengths(pairs), start=first):
+    for number, length in enumerate(positions_needed(pairs), start=first):
         if limit is not None and length > limit:
             raise InputError(
                 f"pair {number} has a side of {length - 1} subwords, and with the end of the "

@@ -13,7 +13,12 @@ from torch.nn import functional as F
 
 from transformer.data.batching.batch import Batch, Row, Source, collate, is_token
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.batching import bucket_batches, check_lengths, pair_lengths
+from transformer.decoding.batching import (
+    bucket_batches,
+    check_lengths,
+    pair_lengths,
+    positions_needed,
+)
 from transformer.decoding.search.model_step import Ensemble, Model, ensemble_members
 from transformer.decoding.search.search import not_a_number
 from transformer.model.attention.masks import Mask
@@ -55,7 +60,7 @@ def score_pairs(
     limit = model.max_length
     if first is not None:
         check_lengths(encoded, limit, "score", first=first)
-    fits = [limit is None or length <= limit for length in pair_lengths(encoded)]
+    fits = [limit is None or length <= limit for length in positions_needed(encoded)]
     fitting = iter(score_subwords(model, list(compress(encoded, fits)), batch_tokens))
     scores = [next(fitting) if fit else [-math.inf] for fit in fits]
     tags = tokenizer.tags.given

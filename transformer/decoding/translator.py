@@ -110,7 +110,7 @@ class Translation:
     flags: tuple[str, ...] | None = None
     """On request, the failures of the text (``transformer/quality/failures/flags.py``)."""
     segments: tuple[TimedText, ...] | None = None
-    """Of a sound: its windows, one after another."""
+    """Of a sound: its windows, one after another, or the pieces between the times of the text."""
 
     @property
     def is_unfinished(self) -> bool:
@@ -206,6 +206,7 @@ def torch_engine(translator: "Translator") -> Searcher:
         translator.search,
         translator.batch_tokens,
         translator.coverage_head,
+        translator.timestamps,
     )
 
 
@@ -229,12 +230,18 @@ class Translator:
     """The head that the coverage penalty reads."""
     limits: SourceLimits = field(default_factory=SourceLimits)
     """Which sources are split; by default those that exceed the positions of the model."""
+    timestamps: bool = False
+    """Whether a model of speech writes times, as Whisper's can; they cut ``segments``."""
     engine: Engine = torch_engine
     """Our search, or another program."""
     searcher: Searcher = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.aligner.check(self.model.config)
+        if self.timestamps and not self.tokenizer.times:
+            raise InputError(
+                "timestamps=true: the model writes no times, as Whisper's do; leave it out"
+            )
         longest = max_source(self.ensemble)
         limits = replace(self.limits, longest=longest, usual=min(longest, self.limits.usual))
         object.__setattr__(self, "limits", limits)
@@ -432,6 +439,9 @@ class Translator:
     ) -> list[list[Segment]]:
         """The segments of each text; a blank text has none."""
         target_tags = self.tokenizer.target_tags(texts)
+        if self.timestamps:
+            # The last symbol is that of a text without times.
+            target_tags = [tags[:-1] for tags in target_tags]
         if self.tokenizer.reads_files:
             sources = map(self.tokenizer.vector_source.opened, texts)
             return [
@@ -548,16 +558,22 @@ class Translator:
     def _timed(
         self, segments: Sequence[Segment], best: Sequence[Hypothesis]
     ) -> tuple[TimedText, ...] | None:
-        return (
-            tuple(
-                TimedText(segment.times.start, segment.times.end, text)
-                for segment, text in zip(
-                    segments, hypothesis_texts(best, self.tokenizer), strict=True
-                )
-                if segment.times is not None
-            )
-            or None
-        )
+        timed = []
+        for segment, hypothesis in zip(segments, best, strict=True):
+            window = segment.times
+            if window is None:
+                return None
+            rows: list[tuple[tuple[float | None, float | None], tuple[int, ...]]]
+            rows = [((None, None), hypothesis.tokens)]
+            if self.timestamps:
+                rows = self.tokenizer.timed_rows(hypothesis.tokens)
+            for (start, end), tokens in rows:
+                [text] = hypothesis_texts([replace(hypothesis, tokens=tokens)], self.tokenizer)
+                # A model may write times after the end of the sound.
+                first = min(window.end, window.start + (start or 0.0))
+                last = window.end if end is None else min(window.end, window.start + end)
+                timed.append(TimedText(first, last, text))
+        return tuple(timed) or None
 
     def _limit(self, segment: Segment) -> int:
         """Maximal subwords of its translation."""

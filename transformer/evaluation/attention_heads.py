@@ -19,7 +19,7 @@ from transformer.data.batching.batch import Row
 from transformer.data.corpora.evaluation_text import run_split
 from transformer.data.text.word_alignment import Links, WordLinks, subword_words
 from transformer.decoding.alignment import word_links
-from transformer.decoding.batching import bucket_batches, pair_lengths
+from transformer.decoding.batching import bucket_batches, pair_lengths, positions_needed
 from transformer.decoding.forced_decoding import forced_attention
 from transformer.decoding.translator import Translator
 from transformer.evaluation.alignment_error import count_links
@@ -169,7 +169,7 @@ def corpus_pairs(
     encoded = [
         EncodedPair(source, target, links)
         for (source, target), links in zip(pairs, islice(gold, len(pairs)), strict=True)
-        if len(source) and target and max(len(source), len(target)) < limit
+        if len(source) and target and positions_needed([(source, target)])[0] <= limit
     ]
     if not encoded:
         raise InputError(

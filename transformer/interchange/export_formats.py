@@ -77,7 +77,7 @@ def write_export(
 ) -> Verification:
     """Write a new folder, unless the verification fails; returns what that measured."""
     export_format = chosen_format(config)
-    if config.format != "safetensors":
+    if not export_format.any_tokens:
         translator.tokenizer.require_text(f"format={config.format}")
     algorithms = set(translator.tokenizer.config.algorithms)
     unsupported = algorithms & {"bytes", "char", "huggingface", "words"}

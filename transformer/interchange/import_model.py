@@ -47,7 +47,8 @@ from transformer.settings.commands import ImportConfig
 from transformer.settings.data import DataConfig
 from transformer.settings.decoding import SearchConfig
 from transformer.settings.model import ModelConfig
-from transformer.settings.run import RunConfig
+from transformer.settings.run import RunConfig, completed
+from transformer.settings.sources import SourceConfig
 from transformer.settings.tokenizer import EOS, PAD
 
 log = logging.getLogger(__name__)
@@ -61,6 +62,11 @@ class Imported(NamedTuple):
     weights: dict[str, Tensor]
     languages: tuple[str | None, ...]
     decoding: SearchConfig
+
+    @property
+    def source(self) -> SourceConfig | None:
+        """How its files become vectors; None if it reads text."""
+        return self.tokenizer.vector_source.config if self.tokenizer.reads_files else None
 
 
 def import_model(config: ImportConfig) -> Path:
@@ -114,7 +120,7 @@ def _write_run(folder: Path, output: Path, config: ImportConfig) -> None:
             checkpoint = read_safetensors(folder)
             payload = _payload(checkpoint.portable, checkpoint.model.state_dict())
         else:
-            imported = read_folder(folder)
+            imported = read_folder(folder, config)
             payload = imported_payload(imported, _run(config, imported))
     with written_whole(output) as part:
         (part / "checkpoints").mkdir(parents=True)
@@ -126,6 +132,8 @@ def imported_payload(imported: Imported, config: RunConfig) -> dict[str, Any]:
     """The content of a checkpoint, with the config of a training run."""
     # The text of its training is unknown; it has learned all of its positions.
     longest_source = imported.model.max_length - 1
+    if imported.source is not None:
+        longest_source = imported.model.source_positions
     portable = Portable(config, imported.tokenizer.to_state(), longest_source)
     return _payload(portable, imported.weights)
 
@@ -141,6 +149,14 @@ def _run(config: ImportConfig, imported: Imported) -> RunConfig:
         languages = config.languages.rpartition("-")[::2]
     source = languages[0] or "source"  # as data=files
     target = languages[1] or "target"
+    vectors = imported.source
+    files: dict[str, Any] = {}
+    if vectors is not None:
+        files = {
+            "source_kind": vectors.kind,
+            vectors.kind: getattr(vectors, vectors.kind),
+            "max_length": max(DataConfig.max_length, imported.model.source_positions),
+        }
     tags = imported.tokenizer.tags
     if tags.both_sides:
         for code in (source, target):
@@ -157,12 +173,22 @@ def _run(config: ImportConfig, imported: Imported) -> RunConfig:
         target_tag="both" if tags.both_sides else DataConfig.target_tag,
         validation=config.validation,
         test=config.test,
+        **files,
     )
-    return RunConfig(data=data, model=imported.model, decoding=imported.decoding)
+    return completed(RunConfig(data=data, model=imported.model, decoding=imported.decoding))
 
 
-def read_folder(folder: Path) -> Imported:
-    """The model of a folder of Marian itself, or of transformers."""
+def read_folder(folder: Path, asked: ImportConfig | None = None) -> Imported:
+    """The model of a folder of Marian itself, or of transformers.
+
+    ``asked`` has what the new decoder of an encoder alone is.
+    """
+    if read_mapping(folder / "config.json", optional=True).get("model_type") == "vit":
+        from transformer.interchange.architectures.vit import import_encoder
+
+        new = import_encoder(folder, read_weights(folder), asked or ImportConfig(str(folder)))
+        _check_finite(folder, new.weights)
+        return Imported(*new, (None, None), SearchConfig())
     languages: tuple[str | None, ...] = (None, None)
     if (folder / DECODER).is_file() and not (folder / "config.json").is_file():
         config, architecture, weights, vocabulary = read_npz(folder)
@@ -186,8 +212,7 @@ def read_folder(folder: Path) -> Imported:
     model = typed(ModelConfig, settings | {"pad": PAD}, "model")
     model = model.sized(tokenizer.source_vocab_size, tokenizer.target_vocab_size)
     ours = import_weights(weights, architecture, model, vocabulary.source, vocabulary.target)
-    if not all(map(all_finite, ours.values())):
-        raise InputError(f"{folder}: its weights hold NaN or infinity; use another model")
+    _check_finite(folder, ours)
     if "projection.bias" in ours:
         model = replace(model, output_bias=architecture.output_bias or "fixed")
     else:
@@ -202,6 +227,11 @@ def read_folder(folder: Path) -> Imported:
         min_length=max(0, config.min_length - 1),
     )
     return Imported(model, tokenizer, ours, languages, decoding)
+
+
+def _check_finite(folder: Path, weights: Mapping[str, Tensor]) -> None:
+    if not all(map(all_finite, weights.values())):
+        raise InputError(f"{folder}: its weights hold NaN or infinity; use another model")
 
 
 def _check_symbols(values: Mapping[str, Any], vocabulary: ImportedTokenizer, start: int) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from transformer.common.errors import InputError
 from transformer.data.text.parallel import Referenced
-from transformer.decoding.batched_search import max_subwords
+from transformer.decoding.batched_search import max_source
 from transformer.decoding.translator import Translator, torch_engine
 from transformer.evaluation.metrics import score
 from transformer.model.attention.multi_head import MultiHeadAttention
@@ -29,14 +29,15 @@ _FULL: Values = {
     "decoder_layer": (None,),
     "feed_forward": (None,),
 }
+_TEXT: Values = {**_FULL, "front_end": (None,)}
 CTRANSLATE2: Values = {
-    **_FULL,
+    **_TEXT,
     "norm_order": ("pre", "post"),
     "positions": ("sinusoidal", "learned", "rotary", "relative"),
     "decoder_start": (None,),
 }
-ONNX: Values = {name: values for name, values in _FULL.items() if name != "query_key_norm"}
-TRANSFORMERS: Values = {**_FULL, "num_kv_heads": (None,)}
+ONNX: Values = {name: values for name, values in _TEXT.items() if name != "query_key_norm"}
+TRANSFORMERS: Values = {**_FULL, "num_kv_heads": (None,), "norm_epsilon": (1e-5,)}
 """Of all architectures; each has settings of its own (``architectures/architecture.py``)."""
 
 PLAIN: dict[str, Any] = {
@@ -120,7 +121,7 @@ def _search_name(search: SearchConfig) -> str:
 def uncut_pairs(pairs: Sequence[Referenced], translator: Translator) -> list[Referenced]:
     """The pairs whose sources the model translates whole; raises InputError if there is none."""
     sources = translator.tokenizer.encode_source([source for source, _ in pairs])
-    limit = max_subwords(translator.model)
+    limit = max_source(translator.model)
     uncut = [pair for pair, subwords in zip(pairs, sources, strict=True) if len(subwords) <= limit]
     if not uncut:
         raise InputError(

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Container, Sequence
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from transformer.interchange.translators import fetched
 from transformer.runs.resume import different_fields, other_weights, weight_keys
 from transformer.settings.model import LEARNING_KEYS
 from transformer.settings.run import RunConfig, changed_config
+from transformer.settings.sources import TRAINING_ONLY
 from transformer.tasks.registry import is_translation
 
 logger = logging.getLogger(__name__)
@@ -150,7 +151,9 @@ def settings_of_initial(
     portable = portable_part(payload)
     model = portable.config.model
     tokenizer, tags = settings_of_state(portable.tokenizer)
-    require_trust(RunConfig(model=model), trusted, path, given)
+    # The code of a model is that of its layers, whatever it reads.
+    of_text = replace(model, front_end=None, class_token=False, max_source_length=None)
+    require_trust(RunConfig(model=of_text), trusted, path, given)
     keys = {
         f"tokenizer.{field.name}": getattr(tokenizer, field.name)
         for field in fields(tokenizer)
@@ -163,6 +166,17 @@ def settings_of_initial(
     }
     if tags.both_sides:
         keys["data.target_tag"] = "both"
+    data = portable.config.data
+    if data.source_kind != "text":
+        kind = data.source_kind
+        keys["data.source_kind"] = kind
+        # Vectors of a file, which may be more than any text has subwords.
+        keys["data.max_length"] = data.max_length
+        keys |= {
+            f"data.{kind}.{name}": value
+            for name, value in asdict(getattr(data, kind)).items()
+            if name not in TRAINING_ONLY[kind]
+        }
     if tokenizer.features is not None:
         keys["data.features"] = tokenizer.features
     return keys

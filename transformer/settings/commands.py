@@ -95,6 +95,7 @@ class ImportConfig(Settings):
     """Which model of another framework becomes a run.
 
     Without ``output`` a model of the Hub becomes a run in the cache, once for each of its commits.
+    ``tokenizer``, ``decoder_layers`` and ``seed`` are those of the new decoder of an encoder alone.
     """
 
     checkpoint: str = field(kw_only=False)
@@ -102,6 +103,9 @@ class ImportConfig(Settings):
     languages: str | None = None
     validation: str | Sequence[str] | None = None
     test: str | Sequence[str] | None = None
+    tokenizer: Path | None = None
+    decoder_layers: Annotated[int, Range(1, 1000)] = 4
+    seed: Annotated[int, Range(0, below=2**63)] = 1
 
     def _objections(self) -> Iterator[str]:
         keys_of_the_run = (self.languages, self.validation, self.test)

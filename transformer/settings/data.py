@@ -168,7 +168,7 @@ class DataConfig(Settings, group="data"):
             "document_key": self.document_key,
             "features": self.features,
             "alignment": self.alignment,
-            "target_tag": self.target_tag or None,
+            "target_tag": None if self.target_tag == "both" else self.target_tag or None,
         }
         for key, value in of_text.items():
             if value is not None:

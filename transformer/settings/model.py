@@ -44,6 +44,7 @@ class ModelConfig(Settings, group="model"):
             (Gal and Ghahramani 2016; Sennrich et al. 2016).
         layer_drop: Probability that a training step skips a layer (Fan et al. 2020).
         norm: ``layer`` (Ba et al. 2016) or ``rms`` (Zhang and Sennrich 2019).
+        norm_epsilon: Added to the variance by ``norm=layer``.
         norm_order: ``post`` normalizes after the residual sum (the paper), ``pre`` before the
             sublayer (Xiong et al. 2020), ``sandwich`` before and after the sublayer (Ding et al.
             2021). ``pre`` and ``sandwich`` have one more norm at the end of each stack.
@@ -94,6 +95,7 @@ class ModelConfig(Settings, group="model"):
     target_token_dropout: Probability = 0.0
     layer_drop: Probability = 0.0
     norm: Literal["layer", "rms"] = "layer"
+    norm_epsilon: Annotated[float, Range(above=0, below=1)] = 1e-5
     norm_order: Literal["pre", "post", "sandwich"] = "pre"
     positions: Positions = "sinusoidal"
     max_length: Annotated[int, Range(1, 2**20)] = 1024

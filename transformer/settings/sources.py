@@ -18,6 +18,20 @@ DEFAULT_FRONT_ENDS: dict[SourceKind, FrontEndName] = {
     "vectors": "linear",
 }
 
+TRAINING_ONLY: dict[SourceKind, tuple[str, ...]] = {
+    "speech": (
+        "speeds",
+        "time_masks",
+        "time_mask",
+        "time_mask_share",
+        "frequency_masks",
+        "frequency_mask",
+    ),
+    "image": ("shift", "flip"),
+    "vectors": (),
+}
+"""Keys under ``data.KIND`` that a new run of a trained model may choose."""
+
 Size = Annotated[int, Range(1, below=2**31)]
 Count = Annotated[int, Range(0, below=2**31)]
 
@@ -123,15 +137,8 @@ class SourceConfig(Settings):
         speech = SpeechConfig()
         image = ImageConfig()
         if self.kind == "speech":
-            speech = replace(
-                self.speech,
-                speeds=speech.speeds,
-                time_masks=speech.time_masks,
-                time_mask=speech.time_mask,
-                time_mask_share=speech.time_mask_share,
-                frequency_masks=speech.frequency_masks,
-                frequency_mask=speech.frequency_mask,
-            )
+            usual = {name: getattr(speech, name) for name in TRAINING_ONLY["speech"]}
+            speech = replace(self.speech, **usual)
         if self.kind == "image":
             image = replace(self.image, shift=image.shift, flip=image.flip)
         return replace(self, speech=speech, image=image)

@@ -83,6 +83,7 @@ class TranslateConfig(TranslatorConfig):
     """Of the lines of ``output``."""
     attention: bool = False
     alignment: bool = False
+    timestamps: bool = False
     flags: bool = False
     on_failure: OnFailure | None = None
 

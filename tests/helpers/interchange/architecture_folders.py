@@ -27,6 +27,19 @@ T5_SIZES: dict[str, Any] = {
 }
 
 
+WHISPER_SIZES: dict[str, Any] = {
+    "d_model": 16,
+    "num_mel_bins": 8,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 2,
+    "decoder_attention_heads": 2,
+    "encoder_ffn_dim": 32,
+    "decoder_ffn_dim": 32,
+    "max_target_positions": 40,
+}
+
+
 LANGUAGES = {
     "m2m": ("en", "ha", "is", "ja", "cs", "ru", "zh", "de"),
     "nllb": ("deu_Latn", "eng_Latn", "fra_Latn"),
@@ -161,6 +174,74 @@ def bart_folder(
     else:
         model = hf.BlenderbotForConditionalGeneration(hf.BlenderbotConfig(**values)).eval()
         randomize(model, 3.0, 2, PRE_NORM)
+    model.save_pretrained(folder)
+    return folder
+
+
+WHISPER_SYMBOLS = ("translate", "transcribe", "startoflm", "startofprev", "nospeech")
+WHISPER_LANGUAGES = ("en", "de", "ja", "haw")
+
+
+def whisper_folder(
+    folder: Path,
+    *,
+    old_files: bool = False,
+    english: bool = False,
+    seconds: int = 1,
+    **changes: Any,
+) -> Path:
+    """Write a folder of Whisper, whose windows have these seconds."""
+    folder.mkdir(parents=True)
+    trained = ByteLevelBPETokenizer()
+    text = chain(sentences("en"), sentences("de"))
+    trained.train_from_iterator(text, 400, show_progress=False)
+    trained.save_model(str(folder))
+    positions = 50 * seconds
+    symbols = ("startoftranscript", *WHISPER_LANGUAGES, *WHISPER_SYMBOLS, "notimestamps")
+    special = [f"<|{name}|>" for name in symbols]
+    times = [f"<|{number * 0.02:.2f}|>" for number in range(positions + 1)]
+    tokenizer = hf.WhisperTokenizer.from_pretrained(folder)
+    tokenizer.add_special_tokens({"additional_special_tokens": special})
+    tokenizer.add_tokens(times)
+    (folder / "vocab.json").unlink()
+    (folder / "merges.txt").unlink()
+    tokenizer.save_pretrained(folder)
+    if old_files:
+        tokenizer.save_vocabulary(str(folder))
+        (folder / "tokenizer.json").unlink()
+    hf.WhisperFeatureExtractor(feature_size=8, chunk_length=seconds).save_pretrained(folder)
+    ids = {name: tokenizer.convert_tokens_to_ids(name) for name in special}
+    end = tokenizer.convert_tokens_to_ids("<|endoftext|>")
+    start = ids["<|startoftranscript|>"]
+    values: dict[str, Any] = {
+        **WHISPER_SIZES,
+        "vocab_size": len(tokenizer),
+        "max_source_positions": positions,
+        **dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id"), end),
+        "decoder_start_token_id": start,
+        **changes,
+    }
+    torch.manual_seed(1)
+    model = hf.WhisperForConditionalGeneration(hf.WhisperConfig(**values)).eval()
+    randomize(model, 2.0, end, {"encoder_attn.out_proj": 2.0, "decoder.embed_positions": 2.0})
+    generation = {
+        "is_multilingual": not english,
+        "lang_to_id": {f"<|{code}|>": ids[f"<|{code}|>"] for code in WHISPER_LANGUAGES},
+        "task_to_id": {task: ids[f"<|{task}|>"] for task in ("transcribe", "translate")},
+        "no_timestamps_token_id": ids["<|notimestamps|>"],
+        "max_initial_timestamp_index": 50,
+        # Subwords, and all symbols that are not a beginning.
+        "suppress_tokens": [5, 40, 41, start, *(ids[f"<|{name}|>"] for name in WHISPER_SYMBOLS)],
+        "begin_suppress_tokens": [tokenizer.encode(" ", add_special_tokens=False)[0], end],
+        "decoder_start_token_id": start,
+        "pad_token_id": end,
+        "eos_token_id": end,
+        "bos_token_id": end,
+        "max_length": 40,
+    }
+    if english:
+        del generation["lang_to_id"], generation["task_to_id"]
+    model.generation_config = hf.GenerationConfig(**generation)
     model.save_pretrained(folder)
     return folder
 

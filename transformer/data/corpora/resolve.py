@@ -121,7 +121,7 @@ def find_corpus_splits(config: DataConfig) -> dict[str, Split]:
     if config.corpus not in makers:
         raise InputError(f"data.corpus={config.corpus} is unknown; set {', '.join(makers)}")
     check_unused_keys(config)
-    if config.source == config.target:
+    if config.source == config.target and config.source_kind == "text":
         raise InputError(f"data.source and data.target are both {config.source!r}; set two")
     tags = SourceTags(
         config.target if config.target_tag else None,

@@ -14,6 +14,7 @@ from transformer.data.features.log_mel import log_mel
 from transformer.data.features.pictures import patches, picture_of, read_picture, require_pictures
 from transformer.data.features.read_source import ReadSource, Times
 from transformer.data.features.reference import Reference
+from transformer.data.features.windows import sound_windows
 from transformer.data.tokenization.tags import parse_tags
 from transformer.settings.sources import SourceConfig
 
@@ -64,8 +65,8 @@ class FeatureExtractor:
         or an array, before it becomes vectors.
 
         A sound may be long: it is read in pieces of a minute or, where each source has
-        ``speech.seconds``, of so many seconds, in place of being cut to them. A sound of one piece
-        has the same vectors as in training. Raises InputError, which names the source.
+        ``speech.seconds``, in `sound_windows`, each filled to so many. A sound of one piece has the
+        same vectors as in training. Raises InputError, which names the source.
         """
         tags = parse_tags(source)
         if not source.strip():
@@ -77,10 +78,12 @@ class FeatureExtractor:
             return ReadSource(source, row, tags=tags)
         if self.config.kind == "vectors":
             return ReadSource(source, change(read_array(reference, self.config.vectors)), tags=tags)
-        seconds = sound_seconds(reference)
         speech = self.config.speech
+        if speech.seconds is not None:
+            return self._in_windows(source, reference, change)
+        seconds = sound_seconds(reference)
         step = self.config.stride * speech.hop
-        size = step * max(1, int((speech.seconds or _PIECE) * speech.sample_rate / step))
+        size = step * max(1, int(_PIECE * speech.sample_rate / step))
         # Of the file, whose times are those before its speed changes.
         piece = size / speech.sample_rate * reference.speed
         rows = []
@@ -96,6 +99,17 @@ class FeatureExtractor:
             rows.append(self._grouped(log_mel(change(samples), speech)))
         times = Times(reference.start, reference.start + seconds, piece * step / size)
         return ReadSource(source, np.concatenate(rows), times, tags)
+
+    def _in_windows(self, source: str, reference: Reference, change: Change) -> ReadSource:
+        speech = self.config.speech
+        step = self.config.stride * speech.hop / speech.sample_rate * reference.speed
+        windows = []
+        rows = []
+        for start, end, samples in sound_windows(reference, speech):
+            windows.append(Times(start, end, step))
+            rows.append(self._grouped(log_mel(change(samples), speech)))
+        vectors = np.concatenate(rows)
+        return ReadSource(source, vectors, tags=parse_tags(source), windows=tuple(windows))
 
     @property
     def window(self) -> int | None:

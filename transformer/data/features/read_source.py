@@ -1,6 +1,6 @@
 """A source whose file has been read: what a search gets in place of a text."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,8 @@ class ReadSource(TaggedText):
 
     vectors: Float[np.ndarray, "length channel"]
     times: Times | None
+    windows: tuple[Times, ...]
+    """Of a sound in filled windows: the times of each, which has as many vectors as another."""
 
     def __new__(
         cls,
@@ -34,23 +36,31 @@ class ReadSource(TaggedText):
         vectors: Any,
         times: Times | None = None,
         tags: SourceTags = UNTAGGED,
+        windows: tuple[Times, ...] = (),
     ) -> "ReadSource":
         source = super().__new__(cls, name, tags)
         source.vectors = vectors
         source.times = times
+        source.windows = windows
+        if windows:
+            source.times = replace(windows[0], end=windows[-1].end)
         return source
 
     def __getnewargs__(self) -> tuple[Any, ...]:
-        return str(self), self.vectors, self.times, self.tags
+        return str(self), self.vectors, self.times, self.tags, self.windows
 
     def with_tags(self, tags: SourceTags) -> "ReadSource":
-        return ReadSource(str(self), self.vectors, self.times, tags)
+        return ReadSource(str(self), self.vectors, self.times, tags, self.windows)
 
     def part(self, start: int, end: int) -> "ReadSource":
         """The vectors from one index up to another."""
         times = self.times
-        if times is not None:
+        windows: tuple[Times, ...] = ()
+        if self.windows:
+            size = len(self.vectors) // len(self.windows)
+            windows = self.windows[start // size : -(-end // size)]
+        elif times is not None:
             first = times.start + start * times.step
             last = min(times.end, times.start + end * times.step)
             times = Times(first, max(first, last), times.step)
-        return ReadSource(str(self), self.vectors[start:end], times, self.tags)
+        return ReadSource(str(self), self.vectors[start:end], times, self.tags, windows)

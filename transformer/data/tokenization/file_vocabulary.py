@@ -112,10 +112,10 @@ def spell_bytes(content: bytes) -> str:
 _SYMBOL_NAMES = {
     "pad": ("<pad>", "[PAD]", "<|pad|>"),
     "unk": ("<unk>", "[UNK]", "<|unk|>"),
-    "bos": ("<s>", "[CLS]", "<bos>", "[BOS]", "<|startoftext|>"),
+    "bos": ("<s>", "[CLS]", "<bos>", "[BOS]", "<|startoftext|>", "<|startoftranscript|>"),
     "eos": ("</s>", "[SEP]", "<eos>", "[EOS]", "<|endoftext|>"),
 }
-"""Usual names of the symbols: in T5 and BART, in BERT, and in others."""
+"""Usual names of the symbols: in T5 and BART, in BERT, and in others, Whisper the last."""
 
 
 class HuggingFace:
@@ -244,6 +244,8 @@ class FileVocabulary(Vocabulary):
         self.tags = tags
         self.control = frozenset((PAD, BOS, EOS))
         self.never_written = (UNK,) if self.rows[UNK] is None else ()
+        if tags.speech is not None:
+            self.never_written += tags.speech.never
 
     def __reduce__(self) -> tuple[type["FileVocabulary"], tuple[Any, ...]]:
         return type(self), self._arguments
@@ -261,7 +263,9 @@ class FileVocabulary(Vocabulary):
 
     def join(self, ids: list[int]) -> str:
         tokens = [self.rows[token] for token in ids]
-        return self._file.join([token for token in tokens if token is not None])
+        text = self._file.join([token for token in tokens if token is not None])
+        # A text of such a model begins with the blank of its first word.
+        return text.removeprefix(" ") if self.tags.speech is not None else text
 
     def spell(self, token: int) -> str:
         """Return a token as SentencePiece would spell it; no two have the same spelling."""

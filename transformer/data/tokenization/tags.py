@@ -17,6 +17,7 @@ SENTENCE_END = "\n"
 
 _SEPARATOR = "< >"
 _BEGIN = "< begin>"
+_SYMBOL = "< {}>"
 _TARGET = "<2 {}>"
 _CORPUS = "<tag {}>"
 
@@ -73,6 +74,40 @@ def is_tag(subword: str) -> bool:
     return " " in subword
 
 
+TRANSCRIBE, TRANSLATE, NO_TIMES = "transcribe", "translate", "notimestamps"
+"""Symbols of `SpeechTags`, as Whisper names them."""
+
+TRANSLATES_TO = "en"
+"""The language into which Whisper translates."""
+
+TIME_STEP = 0.02
+"""Seconds from one time to the next."""
+
+
+@dataclass(frozen=True)
+class SpeechTags:
+    """Symbols of the targets of Whisper (Radford et al. 2022, section 2.3).
+
+    A target begins with the language of the sound and the task, in a model of several languages;
+    then with the symbol of a text without times, or else with a time. An imported model has them.
+    """
+
+    symbols: tuple[str, ...] = ()
+    """Names of all symbols beside languages and times, of unused ones, too."""
+    times: int = 0
+    """Number of times, from 0 s, `TIME_STEP` apart."""
+    never: tuple[int, ...] = ()
+    """Ids of subwords that no target has."""
+    never_first: tuple[int, ...] = ()
+    """Ids of subwords that no target begins with."""
+
+    @property
+    def spelled(self) -> tuple[str, ...]:
+        """The symbols and the times as a vocabulary spells them."""
+        times = [f"{TIME_STEP * number:.2f}" for number in range(self.times)]
+        return tuple(map(_SYMBOL.format, (*self.symbols, *times)))
+
+
 @dataclass(frozen=True)
 class Tags:
     """The tags of a vocabulary, in their order."""
@@ -93,10 +128,14 @@ class Tags:
     begin: bool = field(default=False, repr=False)
     """Both sides of every pair begin with one and the same symbol, the ``<s>`` of BART (Lewis et
     al. 2020); it is given, too. An imported model has it."""
+    speech: SpeechTags | None = field(default=None, repr=False)
+    """The symbols of a model of speech; with ``targets`` it is one of several languages."""
 
     @property
     def given(self) -> int:
         """Number of tags that each target begins with."""
+        if self.speech is not None:
+            return 1 + 2 * self.both_sides
         return self.begin + self.both_sides
 
     @cached_property
@@ -109,6 +148,8 @@ class Tags:
             names.append(_BEGIN)
         names += map(_TARGET.format, self.targets)
         names += map(_CORPUS.format, self.corpora)
+        if self.speech is not None:
+            names += self.speech.spelled
         return tuple(names)
 
     def indices(self, tags: SourceTags) -> list[int]:
@@ -128,7 +169,28 @@ class Tags:
         if self.both_sides:
             self.indices(tags)  # raises InputError if one is missing
             names.append(_TARGET.format(tags.target))
+        if self.speech is not None:
+            names = self._speech_names(tags)
         return [self.spelled.index(name) for name in names]
+
+    def _speech_names(self, tags: SourceTags) -> list[str]:
+        names = [_SYMBOL.format(NO_TIMES)]
+        if self.both_sides:
+            same = tags.source == tags.target
+            if not same and tags.target != TRANSLATES_TO:
+                raise InputError(
+                    f"from={tags.source} to={tags.target}: the model writes speech down in its own "
+                    f"language, or translates it into {TRANSLATES_TO}; set to={tags.source} or "
+                    f"to={TRANSLATES_TO}"
+                )
+            task = TRANSCRIBE if same else TRANSLATE
+            names = [_TARGET.format(tags.source), _SYMBOL.format(task), *names]
+        return names
+
+    @property
+    def first_time(self) -> int:
+        """The index in `spelled` of the time of 0 s; the others follow it."""
+        return len(self.spelled) - (self.speech.times if self.speech else 0)
 
     def check_known(self, tags: SourceTags) -> None:
         """Raise an InputError for tags that the vocabulary does not have."""

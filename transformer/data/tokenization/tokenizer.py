@@ -18,7 +18,7 @@ from transformer.common.packages import MissingPackage
 from transformer.common.schema import typed
 from transformer.data.tokenization.file_vocabulary import open_vocabulary, with_words
 from transformer.data.tokenization.normalization import normalize
-from transformer.data.tokenization.tags import UNTAGGED, SourceTags, Tags, parse_tags
+from transformer.data.tokenization.tags import TIME_STEP, UNTAGGED, SourceTags, Tags, parse_tags
 from transformer.data.tokenization.vocabulary import Pairs
 from transformer.settings.sources import SourceConfig
 from transformer.settings.tokenizer import VECTORS, TokenizerConfig
@@ -127,11 +127,18 @@ class Tokenizer:
         return (*self._target.never_written, *range(first, len(self._target)))
 
     @property
+    def times(self) -> range:
+        """Ids of the times of a model of speech (`SpeechTags`), `TIME_STEP` apart."""
+        return range(self._target.first_tag + self.tags.first_time, len(self._target))
+
+    @property
     def fingerprint(self) -> str:
         """A hash of vocabularies and tags."""
         parts = [model or b"" for model in self._models]
         if self.tags != Tags():
             parts.append(repr((self.tags, self.source_tags)).encode())
+        if self.tags.speech is not None:
+            parts.append(repr(self.tags.speech).encode())
         return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
     @property
@@ -217,6 +224,26 @@ class Tokenizer:
         A text may have line ends. Bytes that are not UTF-8 become U+FFFD.
         """
         return self._target.decode(ids)
+
+    def timed_rows(
+        self, row: Iterable[int]
+    ) -> list[tuple[tuple[float | None, float | None], tuple[int, ...]]]:
+        """Cut target subwords at their times into pieces, each with the times around it.
+
+        Seconds; a time that is not there is None. A piece without text is left out.
+        """
+        pieces: list[tuple[tuple[float | None, float | None], tuple[int, ...]]] = []
+        start: float | None = None
+        part: tuple[int, ...] = ()
+        for token in row:
+            if token not in self.times:
+                part += (token,) if token < self._target.first_tag else ()
+                continue
+            time = round((token - self.times.start) * TIME_STEP, 2)
+            if part:
+                pieces.append(((start, time), part))
+            start, part = time, ()
+        return [*pieces, ((start, None), part)] if part else pieces
 
     def subwords(self, ids: Iterable[int]) -> list[str]:
         """Return target subwords as spelled in the vocabulary, control symbols too."""

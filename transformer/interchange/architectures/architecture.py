@@ -13,13 +13,16 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from transformer.common.errors import raise_objections
 from transformer.common.schema import Range, typed, typed_value
-from transformer.interchange.architectures import bart, m2m, marian, mbart, t5
+from transformer.interchange.architectures import bart, m2m, marian, mbart, t5, whisper
 from transformer.interchange.architectures.subwords import ExportedIds
 from transformer.interchange.verification import Values
 from transformer.settings.model import ModelConfig
+from transformer.settings.sources import STRIDES
 from transformer.settings.tokenizer import BOS, EOS
 
-Kind = Literal["marian", "pegasus", "m2m_100", "bart", "mbart", "blenderbot", "t5", "mt5"]
+Kind = Literal[
+    "marian", "pegasus", "m2m_100", "bart", "mbart", "blenderbot", "t5", "mt5", "whisper"
+]
 """Values of ``model_type`` in a ``config.json``; Pegasus with the tokenizer of Marian."""
 
 Width = Annotated[int, Range(2, 2**16)]
@@ -37,6 +40,15 @@ class _Config:
     length_penalty: Annotated[float, Range(-100, 100)] = 1.0
     no_repeat_ngram_size: Count = 0
     min_length: Count = 0
+
+
+def _other_decoder(config: Any) -> list[str]:
+    """Objections to a decoder with other heads or widths than the encoder."""
+    return [
+        f"encoder_{part} and decoder_{part} differ; they must be the same"
+        for part in ("attention_heads", "ffn_dim")
+        if getattr(config, f"encoder_{part}") != getattr(config, f"decoder_{part}")
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,11 +100,7 @@ class FairseqConfig(_Config):
     num_beams: Depth = 4
 
     def __post_init__(self) -> None:
-        objections = [
-            f"encoder_{part} and decoder_{part} differ; they must be the same"
-            for part in ("attention_heads", "ffn_dim")
-            if getattr(self, f"encoder_{part}") != getattr(self, f"decoder_{part}")
-        ]
+        objections = _other_decoder(self)
         if self.d_model % 2:
             objections.append(f"config.json.d_model={self.d_model} must be even")
         raise_objections(objections)
@@ -144,7 +152,39 @@ class T5Config(_Config):
             object.__setattr__(self, "num_decoder_layers", self.num_layers)
 
 
-ConfigFile = FairseqConfig | T5Config
+@dataclass(frozen=True, kw_only=True)
+class WhisperConfig(_Config):
+    """Settings of Whisper; NAMES as FairseqConfig's."""
+
+    NAMES: ClassVar[dict[str, tuple[str, ...]]] = {
+        **FairseqConfig.NAMES,
+        "max_length": ("max_target_positions",),
+        "max_source_length": ("max_source_positions",),
+    }
+    ACTIVATION_KEY: ClassVar[str] = "activation_function"
+    ACTIVATIONS: ClassVar[dict[str, str]] = FairseqConfig.ACTIVATIONS
+
+    encoder_layers: Depth
+    decoder_layers: Depth
+    encoder_attention_heads: Heads
+    decoder_attention_heads: Heads
+    encoder_ffn_dim: Inner
+    decoder_ffn_dim: Inner
+    activation_function: Literal["gelu"] = "gelu"
+    max_source_positions: Annotated[int, Range(1, 2**20)] = 1500
+    max_target_positions: Annotated[int, Range(8, 2**20)] = 448
+    scale_embedding: bool = False
+    tie_word_embeddings: Literal[True] = True
+    dropout: float = 0.0
+    attention_dropout: float = 0.0
+    activation_dropout: float = 0.0
+    encoder_layerdrop: float = 0.0
+
+    def __post_init__(self) -> None:
+        raise_objections(_other_decoder(self))
+
+
+ConfigFile = FairseqConfig | T5Config | WhisperConfig
 """The values of a ``config.json`` that decide what a model computes."""
 
 
@@ -189,12 +229,14 @@ class Architecture(NamedTuple):
     def output_bias(self) -> bool | Literal["fixed"]:
         """Whether there is a ``final_logits_bias``, and whether it learns."""
         positions = self.has["positions"][0]
+        if self.config is WhisperConfig:
+            return False
         return "fixed" if positions == "learned" else positions == "sinusoidal"
 
     @property
     def tags_both_sides(self) -> bool:
         """Whether source and target begin with their languages."""
-        return self.files in (m2m, mbart)
+        return self.files in (m2m, mbart, whisper)
 
 
 _PLAIN: Values = {
@@ -226,6 +268,13 @@ _T5: Values = {
     "positions": ("relative",),
     "tie_embeddings": ("all", "inputs"),
 }
+_WHISPER: Values = {
+    **_LEARNED,
+    "activation": ("gelu",),
+    "scale_embedding": (False,),
+    "tie_embeddings": ("decoder",),
+    "front_end": ("whisper",),
+}
 
 ARCHITECTURES = (
     Architecture("marian", "MarianMTModel", _MARIAN, marian),
@@ -236,6 +285,15 @@ ARCHITECTURES = (
     Architecture("bart", "BartForConditionalGeneration", _BART, bart, ("huggingface",), 2),
     Architecture(
         "blenderbot", "BlenderbotForConditionalGeneration", _LEARNED, bart, ("huggingface",)
+    ),
+    Architecture(
+        "whisper",
+        "WhisperForConditionalGeneration",
+        _WHISPER,
+        whisper,
+        ("speech", "huggingface"),
+        0,
+        WhisperConfig,
     ),
 )
 
@@ -279,7 +337,7 @@ def model_settings(
     settings["activation"] = config.ACTIVATIONS[getattr(config, config.ACTIVATION_KEY)]
     if isinstance(config, T5Config):
         settings["scale_output"] = config.model_type == "t5" and config.tie_word_embeddings
-    elif not config.share_encoder_decoder_embeddings:
+    elif isinstance(config, FairseqConfig) and not config.share_encoder_decoder_embeddings:
         settings["tie_embeddings"] = "decoder"
     if untied:
         settings["tie_embeddings"] = "inputs"
@@ -293,7 +351,9 @@ def nearest_architecture(config: ModelConfig) -> Architecture:
         count = sum(getattr(config, name) in allowed for name, allowed in architecture.has.items())
         return count, config.norm_order in architecture.has["norm_order"]
 
-    return max(ARCHITECTURES, key=agreement)
+    hears = config.front_end is not None
+    known = [one for one in ARCHITECTURES if (one.config is WhisperConfig) is hears]
+    return max(known, key=agreement)
 
 
 def config_values(config: ModelConfig, source: ExportedIds, target: ExportedIds) -> dict[str, Any]:
@@ -313,6 +373,13 @@ def config_values(config: ModelConfig, source: ExportedIds, target: ExportedIds)
     if kind is T5Config:
         # T5 scales its output by this alone; its weights say whether it is tied.
         values["tie_word_embeddings"] = config.scale_output
+    elif kind is WhisperConfig:
+        stride = STRIDES["whisper"]
+        values |= {
+            "num_mel_bins": config.source_vocab_size // stride,
+            "tie_word_embeddings": True,
+            "bos_token_id": target.bos,
+        }
     else:
         values |= {
             "static_position_embeddings": config.positions != "learned",
@@ -323,7 +390,7 @@ def config_values(config: ModelConfig, source: ExportedIds, target: ExportedIds)
             "forced_eos_token_id": target.eos,
         }
     return values | {
-        "vocab_size": len(source.names),
+        "vocab_size": len(target.names if kind is WhisperConfig else source.names),
         "pad_token_id": source.pad,
         "eos_token_id": target.eos,
         "decoder_start_token_id": target.start,

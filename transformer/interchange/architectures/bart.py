@@ -38,7 +38,7 @@ def import_tokenizer(
     content = Utf8Bytes.CONTENT
     file = None
     if algorithm == "huggingface":
-        content = _content(folder, _CLASSES[kind])
+        content = file_content(folder, _CLASSES[kind])
         file = JSON
     config = TokenizerConfig(algorithm=algorithm, vocab_size=None, file=file)
     with readable(folder):
@@ -58,7 +58,7 @@ def import_tokenizer(
     return subwords.ImportedTokenizer(tokenizer, imported, imported)
 
 
-def _content(folder: Path, name: str) -> bytes:
+def file_content(folder: Path, name: str) -> bytes:
     """The ``tokenizer.json`` of a folder; the class of this name makes it from the older files."""
     with readable(folder / JSON):
         if (folder / JSON).is_file() or not (folder / "vocab.json").is_file():

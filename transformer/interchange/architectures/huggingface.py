@@ -15,6 +15,7 @@ from transformer.common.errors import raise_objections
 from transformer.data.text.parallel import Referenced
 from transformer.data.tokenization.tags import parse_tags
 from transformer.decoding.translator import Translator
+from transformer.interchange.architectures import whisper
 from transformer.interchange.architectures.architecture import config_values, nearest_architecture
 from transformer.interchange.architectures.subwords import ExportedIds, has_learned_bias
 from transformer.interchange.architectures.weights import export_weights
@@ -65,6 +66,8 @@ def write_huggingface(translator: Translator, run: RunConfig, folder: Path) -> N
     values = config_values(config, source, target)
     write_json(values, folder / "config.json")
     generation = _generation(translator, target)
+    if translator.tokenizer.tags.speech is not None:
+        generation |= whisper.generation_values(translator.tokenizer, target)
     generation |= {key: values[key] for key in values if key.endswith("_token_id")}
     write_json(generation, folder / "generation_config.json")
     # save_file ignores the umask.
@@ -90,6 +93,10 @@ def _generation(translator: Translator, target: ExportedIds) -> dict[str, Any]:
         # With the start, and the end, which is no input.
         "max_length": translator.model.config.max_length + 1,
     }
+    if tags.speech is not None:
+        # Its search is not renormalized, and bans symbols by keys of its own.
+        del generation["bad_words_ids"], generation["renormalize_logits"]
+        generation["max_length"] = translator.model.config.max_length
     if tags.begin:
         generation["forced_bos_token_id"] = target.bos
     return generation
@@ -110,6 +117,8 @@ def generate_greedily(folder: Path, texts: Sequence[str]) -> list[str]:
     import transformers
 
     class_name = json.loads((folder / "config.json").read_text("utf-8"))["architectures"][0]
+    if class_name.startswith("Whisper"):
+        return whisper.generate_greedily(folder, texts)
     model: Any = getattr(transformers, class_name).from_pretrained(folder).eval()
     with warnings.catch_warnings():
         # The package is recommended, and not used.

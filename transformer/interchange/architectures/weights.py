@@ -27,6 +27,8 @@ from transformer.settings.model import ModelConfig
 
 _OUTPUT = "lm_head.weight"
 
+_KEY_BIAS = ".key.bias"
+
 
 def import_weights(
     weights: Mapping[str, Tensor],
@@ -49,17 +51,17 @@ def import_weights(
         table = take(name, 1 + max(ids.rows), config.d_model)[list(ids.rows)]
         return table[:, axis] if architecture.halves else table
 
-    ours: dict[str, Tensor] = {}
+    ours = _absent(config, architecture)
     for name, their_name, shape in _pairs(config, architecture):
         offset = architecture.position_offset if name.endswith("positions.table") else 0
         weight = take(their_name, shape[0] + offset, *shape[1:])[offset:]
         module = name.rpartition(".")[0]
         ours[name] = _along_stream(weight, module, axis) if architecture.halves else weight
-    source_table = rows(f"{architecture.prefix}{_table(config, 'encoder')}", source)
-    target_table = source_table
-    if source is not target:
+    if config.front_end is None:
+        source_table = rows(f"{architecture.prefix}{_table(config, 'encoder')}", source)
+        ours["source_embedding.tokens.lookup.weight"] = target_table = source_table
+    if config.front_end is not None or source is not target:
         target_table = rows(f"{architecture.prefix}{_table(config, 'decoder')}", target)
-    ours["source_embedding.tokens.lookup.weight"] = source_table
     ours["target_embedding.tokens.lookup.weight"] = target_table
     untied = config.tie_embeddings == "inputs"
     ours["projection.weight"] = rows(_OUTPUT, target) if untied else target_table
@@ -97,7 +99,7 @@ def export_weights(
         positions = sinusoids(config.max_length, config.d_model)[:, axis]
         for stack in ("encoder", "decoder"):
             theirs[f"model.{stack}.embed_positions.weight"] = positions.clone()
-    for side, stack, ids in (("source", "encoder", source), ("target", "decoder", target)):
+    for side, stack, ids in _embedded_sides(config, source, target):
         name = f"{architecture.prefix}{_table(config, stack)}"
         theirs[name] = rows(f"{side}_embedding.tokens.lookup.weight", ids)
     if config.tie_embeddings == "inputs":
@@ -116,6 +118,22 @@ def is_untied(weights: Mapping[str, Tensor], architecture: Architecture) -> bool
     shared = weights.get(f"{architecture.prefix}shared.weight")
     output = weights.get(_OUTPUT)
     return shared is not None and output is not None and not torch.equal(shared, output)
+
+
+def _embedded_sides(
+    config: ModelConfig, source: ExportedIds, target: ExportedIds
+) -> list[tuple[str, str, ExportedIds]]:
+    """The sides that have tokens, each with its stack."""
+    sides = [("source", "encoder", source), ("target", "decoder", target)]
+    return sides if config.front_end is None else sides[1:]
+
+
+def _absent(config: ModelConfig, architecture: Architecture) -> dict[str, Tensor]:
+    """Zero biases of keys, which Whisper has not: no softmax sees them."""
+    if architecture.model_type != "whisper":
+        return {}
+    shapes = {name: weight.shape for name, weight in build_empty(config).state_dict().items()}
+    return {name: torch.zeros(shapes[name]) for name in shapes if name.endswith(_KEY_BIAS)}
 
 
 def _table(config: ModelConfig, stack: str) -> str:
@@ -148,6 +166,8 @@ def _pairs(
     pairs = []
     for name, weight in model.state_dict().items():
         module, _, part = name.rpartition(".")
+        if name.endswith(_KEY_BIAS) and architecture.model_type == "whisper":
+            continue
         if name in theirs:
             pairs.append((name, theirs[name], tuple(weight.shape)))
         elif module in theirs:
@@ -198,6 +218,9 @@ def _fairseq() -> dict[str, str]:
             f"{side}_embedding.norm": f"model.{stack}.layernorm_embedding",
             f"{side}_embedding.positions.table": f"model.{stack}.embed_positions.weight",
         }
+    # Of Whisper.
+    for number, part in enumerate(("first", "second"), 1):
+        names[f"source_embedding.front_end.{part}"] = f"model.encoder.conv{number}"
     return names
 
 
@@ -222,7 +245,7 @@ def _t5() -> dict[str, str]:
 
 
 FAIRSEQ = _fairseq()
-"""Our names of modules, and those in Marian, Pegasus, M2M-100, BART, mBART and Blenderbot.
+"""Our names of modules, and those in Marian, Pegasus, M2M-100, BART, mBART, Blenderbot and Whisper.
 
 A model has those of its settings; ``*`` is the number of a layer. A name that ends with a weight is
 that of a single tensor."""

@@ -15,7 +15,9 @@ Heads = Float[Tensor, "*rows head_dim"]
 def build_norm(config: ModelConfig) -> nn.Module:
     """The norm over the width of the residual stream (Ba et al. 2016; Zhang and Sennrich 2019)."""
     width = config.d_model
-    return nn.RMSNorm(width, eps=1e-6) if config.norm == "rms" else nn.LayerNorm(width)
+    if config.norm == "rms":
+        return nn.RMSNorm(width, eps=1e-6)
+    return nn.LayerNorm(width, eps=config.norm_epsilon)
 
 
 def build_final_norm(config: ModelConfig) -> nn.Module:

@@ -204,7 +204,7 @@ class OpenAI:
                 message = str(error).replace(str(path), "".join(filter(str.isprintable, name)))
                 raise _Wrong("file", message) from error
         # Every sound has the same name: clients must not see one another's.
-        return ReadSource("sound", source.vectors, source.times)
+        return ReadSource("sound", source.vectors, source.times, windows=source.windows)
 
 
 def _endpoint(answer: http.Answer) -> http.Answer:

@@ -1,0 +1,203 @@
+"""An imported Whisper hears, computes and writes what that of transformers does."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import soundfile
+import torch
+
+from tests.helpers.interchange.architecture_folders import whisper_folder
+from tests.helpers.lazy import hf
+from tests.helpers.sounds import RATE, sound_files
+from transformer.__main__ import main
+from transformer.data.batching.batch import pad_source
+from transformer.data.tokenization.tags import SourceTags, TaggedText
+from transformer.decoding.translator import Translator
+from transformer.interchange.architectures.subwords import ImportedIds
+from transformer.interchange.architectures.whisper import import_tokenizer
+from transformer.interchange.import_model import read_weights
+from transformer.settings.tokenizer import BOS, EOS
+
+LIMIT = 12
+CASES: dict[str, dict[str, Any]] = {
+    "whisper": {},
+    "whisper of two files": {"old_files": True},
+    "english": {"english": True},
+}
+COUNTS = [
+    ("whisper", 20),
+    *(pytest.param(name, 100, marks=pytest.mark.thorough) for name in CASES),
+]
+
+
+class Case(NamedTuple):
+    """A model of transformers in ``folder / "there"``, and its import in ``folder / "run"``."""
+
+    folder: Path
+    model: Any
+    translator: Translator
+    ids: ImportedIds
+
+
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Case]:
+    @cache
+    def case(name: str) -> Case:
+        folder = tmp_path_factory.mktemp("case")
+        there = whisper_folder(folder / "there", **CASES[name])
+        pairs = [f"{file}\tA dog.\n" for file in sound_files(folder / "validation", 3, 2.5)]
+        (folder / "v.tsv").write_text("".join(pairs))
+        call = ["import", f"checkpoint={there}", f"output={folder / 'run'}"]
+        call.append(f"validation={folder / 'v.tsv'}")
+        if name != "english":
+            call.append("languages=de-de")
+        assert main(call) == 0
+        model = hf.WhisperForConditionalGeneration.from_pretrained(there).eval()
+        ids = import_tokenizer(there, model.config.vocab_size).target
+        return Case(folder, model, Translator.load(folder / "run"), ids)
+
+    return case
+
+
+def heard(case: Case, count: int) -> tuple[list[str], Any]:
+    """Files of sounds, and their features in transformers."""
+    files = sound_files(case.folder / "sounds", count)
+    waves = [soundfile.read(file, dtype="float32")[0] for file in files]
+    extractor = hf.WhisperFeatureExtractor.from_pretrained(case.folder / "there")
+    return files, extractor(waves, sampling_rate=RATE, return_tensors="pt").input_features
+
+
+@pytest.mark.parametrize(("name", "count"), COUNTS)
+def test_features_states_and_logits_are_those_of_transformers(
+    name: str, count: int, imported: Callable[[str], Case]
+) -> None:
+    case = imported(name)
+    files, features = heard(case, count)
+    rows = case.translator.tokenizer.encode_source(files)
+    source = pad_source(rows)
+    mels = features.size(1)
+    # batch length (frame mel) -> batch mel (length frame)
+    ours = source.unflatten(2, (-1, mels)).flatten(1, 2).transpose(1, 2)
+    torch.testing.assert_close(ours, features, rtol=0, atol=1e-4)
+
+    prefix = torch.randint(4, 300, (count, 7), generator=torch.Generator().manual_seed(0))
+    prefix[:, 0] = BOS
+    model = case.translator.model
+    with torch.no_grad():
+        hidden = model.encode(source).hidden
+        states = case.model.model.encoder(features).last_hidden_state
+        logits = model.logits(model(source, prefix))
+        there = torch.tensor(case.ids.rows)[prefix]
+        theirs = case.model(input_features=features, decoder_input_ids=there).logits
+    torch.testing.assert_close(hidden, states, rtol=1e-5, atol=1e-4)
+    kept = [one for one in range(len(case.ids.rows)) if one not in case.ids.never]
+    theirs = theirs[..., torch.tensor(case.ids.rows)[kept]]
+    torch.testing.assert_close(logits[..., kept], theirs, rtol=1e-5, atol=1e-4)
+
+
+class EndAtLimit:
+    """Ends all texts at our limit of the length, with the probability that the model gives."""
+
+    def __init__(self, length: int, end: int) -> None:
+        self.length, self.end = length, end
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        if input_ids.size(1) < self.length:
+            return scores
+        only = torch.full_like(scores, -torch.inf)
+        only[:, self.end] = scores[:, self.end]
+        return only
+
+
+@pytest.mark.parametrize("times", [False, True])
+@pytest.mark.parametrize(("name", "count"), COUNTS)
+def test_texts_are_those_of_transformers(
+    name: str, count: int, times: bool, imported: Callable[[str], Case]
+) -> None:
+    case = imported(name)
+    files, features = heard(case, count)
+    tokenizer = case.translator.tokenizer
+    spelled = {
+        spelling: number
+        for number, spelling in enumerate(tokenizer.subwords(range(len(case.ids.rows))))
+    }
+    given: dict[str, Any] = {} if name == "english" else {"language": "de", "task": "translate"}
+    sources = files
+    if given:
+        sources = [TaggedText(file, SourceTags("en", source="de")) for file in files]
+    prompt = 1 + len(given) + (not times)
+    # Ours has no symbols, and a time only where it is asked for.
+    kept = tokenizer.times if times else ()
+    never = [number for number in tokenizer.never_written if number not in kept]
+    banned = {case.ids.rows[number] for number in never} - {case.ids.rows[EOS]}
+    banned.add(case.ids.rows[BOS])
+    for beam in (1, 5):
+        case.model.generation_config.suppress_tokens = sorted(banned)
+        with torch.no_grad():
+            found = case.model.generate(
+                features,
+                **given,
+                return_timestamps=times,
+                num_beams=beam,
+                max_new_tokens=LIMIT + 2,
+                early_stopping="never" if beam > 1 else False,
+                logits_processor=[EndAtLimit(prompt + LIMIT, case.ids.rows[EOS])],
+                force_unique_generate_call=True,
+            ).tolist()
+        expected = [row[: row.index(case.ids.rows[EOS], 1)] for row in found]
+        assert len(set(map(tuple, expected))) >= count // 4
+        search = replace(
+            case.translator.search,
+            algorithm="beam" if beam > 1 else "greedy",
+            beam_size=beam,
+            max_length_ratio=0.0,
+            max_length_offset=LIMIT,
+        )
+        translator = replace(case.translator, search=search, timestamps=times)
+        ours = [
+            [case.ids.rows[number] for number in (BOS, *map(spelled.get, translation.tokens))]
+            for translation in translator.translate(sources)
+        ]
+        assert ours == expected
+
+
+@pytest.mark.parametrize(
+    "name", [*list(CASES)[:1], *(pytest.param(n, marks=pytest.mark.thorough) for n in CASES)]
+)
+def test_an_imported_model_goes_back_bit_for_bit(
+    name: str,
+    imported: Callable[[str], Case],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    case = imported(name)
+    call = ["export", f"checkpoint={case.folder / 'run'}", "format=huggingface", "output=back"]
+    capsys.readouterr()
+    assert main([*call, "max_bleu_loss=100", "trust=true"]) == 0
+    verified = json.loads(capsys.readouterr().err.splitlines()[-1])
+    assert verified["equal"] == 1.0, verified
+    before, after = read_weights(case.folder / "there"), read_weights(tmp_path / "back")
+    assert before.keys() - {"proj_out.weight"} == after.keys()
+    assert all(torch.equal(weight, before[key]) for key, weight in after.items())
+    _, features = heard(case, 4)
+    back = hf.WhisperForConditionalGeneration.from_pretrained("back").eval()
+    tokens = torch.arange(30)[None].expand(4, -1)
+    with torch.no_grad():
+        logits = [model(features, decoder_input_ids=tokens).logits for model in (back, case.model)]
+    assert torch.equal(*logits)
+    processor = hf.WhisperProcessor.from_pretrained("back")
+    tokenizer = hf.WhisperTokenizer.from_pretrained(case.folder / "there")
+    texts = [" The dog sleeps.", "dog<|0.02|>", "<|de|> Hündin"]
+    assert processor.tokenizer(texts).input_ids == tokenizer(texts).input_ids
+    languages = [] if name == "english" else ["languages=de-de"]
+    assert main(["import", "checkpoint=back", "output=second", *languages]) == 0
+    second = Translator.load("second")
+    assert second.tokenizer.fingerprint == case.translator.tokenizer.fingerprint
+    assert second.model.config == case.translator.model.config
