@@ -146,8 +146,8 @@ class Measured:
             await self.app(scope, receive, send)
             return
         # One label for all unknown paths: clients must not create labels.
-        path = "/".join(scope["path"].split("/")[:3])
-        route = path if path in self.routes else "other"
+        paths = (scope["path"], "/".join(scope["path"].split("/")[:3]))
+        route = next((path for path in paths if path in self.routes), "other")
         start = monotonic()
         status = 500
 
