@@ -7,7 +7,11 @@ from importlib.util import find_spec
 
 from transformer.common.errors import InputError
 
-_DISTRIBUTIONS = {"multipart": "python-multipart", "prometheus_client": "prometheus-client"}
+_DISTRIBUTIONS = {
+    "PIL": "Pillow",
+    "multipart": "python-multipart",
+    "prometheus_client": "prometheus-client",
+}
 """Packages that pip knows by another name than ``import``."""
 
 
