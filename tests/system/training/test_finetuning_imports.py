@@ -28,6 +28,7 @@ SHORT = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("rank", [0, 2])
 def test_whisper_learns_to_write_down_sounds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], rank: int
