@@ -30,7 +30,7 @@ html_title = project
 
 CONTENTS = {
     "Begin": "first_model training configuration commands other_toolkits glossary",
-    "Text": "data tokenizers tasks scale doctor",
+    "Text": "data tokenizers tasks speech pictures scale doctor",
     "Model": "attention training_step attention_views",
     "Training": "recipes processes gpu reliability checkpoint",
     "Translating": "search decoding comparing failures robustness",

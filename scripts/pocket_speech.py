@@ -45,7 +45,7 @@ UNHEARD_VOICE = "en-us+f4"
 SPEEDS = (160, 180, 200, 220)
 """Words a minute."""
 SENTENCES = 20_000
-"""Of the 40,000 of train: as many as experiment=pocket_speech was measured with."""
+"""Half of the 40,000 of train."""
 
 Pair = tuple[str, str]
 """English and German."""
