@@ -15,6 +15,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from benchmarks.support.records import Records, markdown, publish, short
 from benchmarks.support.trained import ROOT, Trained, train_all
@@ -205,7 +206,7 @@ def row(result: Result, runs: Sequence[Measured]) -> list[str]:
     ]
 
 
-def seeds(runs: Sequence[Measured]) -> str:
+def seeds(runs: Sequence[Any]) -> str:
     """How many, and which."""
     names = ", ".join(str(run.seed) for run in runs)
     return f"{len(runs)} {'seed' if len(runs) == 1 else 'seeds'} ({names})"

@@ -32,7 +32,7 @@ from transformer.decoding.translator import Translator, length_counts, torch_eng
 from transformer.evaluation.alignment_error import count_links
 from transformer.evaluation.metrics import Score, build_metric, score, term_accuracy
 from transformer.interchange.translators import load_translator, local_run, needs_run
-from transformer.quality.failures.flags import Detector
+from transformer.quality.failures.flags import Detector, Output
 from transformer.quality.failures.monitor import Failures, as_outputs, find_failures
 from transformer.quality.stress import StressReport, StressTest, disturbances_of
 from transformer.quality.unknown_symbols import checked_symbols
@@ -120,8 +120,7 @@ def evaluate(
         _description(config, paths, translator),
         [*scores, *alignment_scores],
         hypotheses,
-        detector
-        and find_failures(detector, sources, references, as_outputs(translations, by_sentence)),
+        _failures(detector, sources, references, as_outputs(translations, by_sentence)),
     )
     _show_and_save(evaluated, config.output, show)
     if config.stress:
@@ -133,6 +132,15 @@ def evaluate(
         if config.output is not None:
             save_stress(config.output, report)
     return evaluated
+
+
+def _failures(
+    detector: Detector | None,
+    sources: Sequence[str],
+    references: Sequence[Sequence[str]],
+    outputs: Sequence[Output],
+) -> Failures | None:
+    return None if detector is None else find_failures(detector, sources, references, outputs)
 
 
 def _evaluate_as_trained(config: EvaluateConfig, path: Path, task: str, show: Show) -> Evaluated:

@@ -408,12 +408,12 @@ class Translator:
         *,
         ready: Callable[[], bool] | None = None,
         attention: bool = False,
-        alignment: bool = False,
+        alignment: Aligner | bool = False,
         name: Callable[[int], str] = lambda index: f"line {index + 1}",
     ) -> Iterator[tuple[list[Request], list[Translation]]]:
         """``translate_stream`` by windows, each with its requests."""
         with counting_split_lines(self.limits, name=name) as split_lines:
-            requests = map(Request.from_line, lines)
+            requests: Iterator[Request] = map(Request.from_line, lines)
             windows = make_windows(requests, ready, lambda request: len(request.text))
             if self.tokenizer.reads_files:
                 requests = self._read(requests, name)

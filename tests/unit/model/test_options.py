@@ -65,6 +65,7 @@ VALUES: dict[str, Sequence[Any]] = {
     "layer_drop": [0.0, 0.9],
     "class_token": [False, True],
     "max_source_length": [None, 16],
+    "norm_epsilon": [1e-5, 0.5],
     "max_length": [64, 12],
     "convolution_window": [None, 1, 4],
     "encoder_layer": [None, f"{__name__}:OwnEncoderLayer"],

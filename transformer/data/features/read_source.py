@@ -1,7 +1,7 @@
 """A source whose file has been read: what a search gets in place of a text."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -37,7 +37,7 @@ class ReadSource(TaggedText):
         times: Times | None = None,
         tags: SourceTags = UNTAGGED,
         windows: tuple[Times, ...] = (),
-    ) -> Self:
+    ) -> "ReadSource":
         source = super().__new__(cls, name, tags)
         source.vectors = vectors
         source.times = times

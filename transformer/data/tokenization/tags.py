@@ -8,7 +8,7 @@ Tiedemann and Scherrer 2017 (W17-4811): documents.
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple
 
 from transformer.common.errors import InputError, raise_objections
 
@@ -46,7 +46,7 @@ class TaggedText(str):
 
     tags: SourceTags
 
-    def __new__(cls, text: str, tags: SourceTags = UNTAGGED) -> Self:
+    def __new__(cls, text: str, tags: SourceTags = UNTAGGED) -> Any:  # of a class that derives
         """Add tags to a text; without them only to unpickle it."""
         tagged = super().__new__(cls, text)
         tagged.tags = tags

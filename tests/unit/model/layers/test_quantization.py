@@ -11,6 +11,7 @@ import torch
 from tests.helpers.model.models import tiny_transformer
 from transformer.common.errors import InputError
 from transformer.common.processor import PROCESSORS, Processor
+from transformer.common.processor import processor as processor_of_this_machine
 from transformer.model.layers import quantization
 from transformer.model.layers.fused_projection import linear_together
 from transformer.model.layers.linear import Linear
@@ -45,8 +46,10 @@ ENGINES = [
     replace(PROCESSORS[kind], int8_onednn_from=least)
     for kind, least in [*product(("amd-avx2", "amd-avx512"), (None, 0)), ("arm", None)]
     if PROCESSORS[kind].int8 in SUPPORTED
+    # Products of eight bits overflow on a processor that takes seven.
+    and (PROCESSORS[kind].seven_bits or not processor_of_this_machine().seven_bits)
 ]
-"""Every way to multiply in int8 that is in this build of torch; each is right on any processor."""
+"""Every way to multiply in int8 that is in this build of torch, and right on this processor."""
 
 
 def int8(linear: Linear, processor: Processor) -> Int8Linear:
