@@ -26,6 +26,7 @@ from transformer.common.escaping import escaped
 from transformer.common.files import given_path
 from transformer.data.features.reference import Reference
 from transformer.data.text.lines import file_digest, read_lines
+from transformer.data.text.parallel import source_state
 from transformer.data.tokenization.tags import parse_tags
 from transformer.decoding.constraints.request import Constraints, Request
 from transformer.decoding.constraints.terms import Glossary
@@ -287,8 +288,10 @@ def load_line_translator(
 
 
 def job(config: TranslateConfig, translator: Translator | DocumentTranslator, source: Path) -> str:
-    """A hash of the text and of the `output_settings`."""
-    whole = [output_settings(config, translator), file_digest(source).hex()]
+    """A hash of the text, of the files that it names, and of the `output_settings`."""
+    whole: list[Any] = [output_settings(config, translator), file_digest(source).hex()]
+    if isinstance(translator, Translator) and translator.tokenizer.reads_files:
+        whole += [source_state(line) for line in read_lines(source)]
     return hashlib.sha256(json.dumps(whole, default=str).encode()).hexdigest()[:12]
 
 

@@ -228,6 +228,10 @@ def search_batch(
             f"decoding.algorithm={config.algorithm} cannot look for phrases that must occur; "
             "set decoding=beam"
         )
+    if config.coverage_penalty and speech is not None:
+        raise InputError(
+            "decoding.coverage_penalty is of text: a model of speech may stay silent; set it to 0"
+        )
     config = config.candidate_search
     if not config.coverage_penalty:
         return _search(model, segments, config, constraints, banned, shortlist, speech)

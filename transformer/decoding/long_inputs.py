@@ -47,12 +47,13 @@ class SourceLimits:
     def trained(cls, config: RunConfig, longest_source: int | None) -> "SourceLimits":
         """The limits of a run, without those of the model, which a translator sets.
 
-        A model of whole lines, such as a summarizer, splits no sentences; nor are pictures split.
+        A model of whole lines, such as a summarizer, splits no sentences; of files, only sound is
+        split.
         Without ``longest_source``, as in an imported model, it is ``data.max_length``.
         """
         if config.data.source_kind != "text":
-            is_image = config.data.source_kind == "image"
-            return cls() if is_image else cls(usual=longest_source or config.data.max_length)
+            is_sound = config.data.source_kind == "speech"
+            return cls(usual=longest_source or config.data.max_length) if is_sound else cls()
         if not has_sentences(config):
             return cls()
         usual = longest_source or config.data.max_length
@@ -198,6 +199,11 @@ def file_segments(
     if constraints and constraints.terms:
         raise InputError("terms are words of a source text, and this source is a file")
     parts = source_windows(source, limits, tokenizer.vector_source.extractor.window)
+    if len(parts) > 1 and tokenizer.vector_source.config.kind != "speech":
+        raise InputError(
+            f"{source}: {len(source.vectors):,} vectors, and the model reads {limits.longest:,}; "
+            "give less, or train with a larger model.max_source_length"
+        )
     segments = []
     for index, part in enumerate(parts):
         of_part = constraints

@@ -189,6 +189,11 @@ def read_folder(folder: Path, asked: ImportConfig | None = None) -> Imported:
         new = import_encoder(folder, read_weights(folder), asked or ImportConfig(str(folder)))
         _check_finite(folder, new.weights)
         return Imported(*new, (None, None), SearchConfig())
+    if asked is not None and asked.has_new_decoder:
+        raise InputError(
+            f"{folder}: a model with a decoder keeps it; leave out tokenizer=, decoder_layers= and "
+            "seed=, which are of a ViT's new one"
+        )
     languages: tuple[str | None, ...] = (None, None)
     if (folder / DECODER).is_file() and not (folder / "config.json").is_file():
         config, architecture, weights, vocabulary = read_npz(folder)

@@ -32,6 +32,9 @@ class Direction:
     _wider: dict[int, "Direction"] = field(
         default_factory=dict, init=False, compare=False, repr=False
     )
+    _sampled: dict[float, "Direction"] = field(
+        default_factory=dict, init=False, compare=False, repr=False
+    )
 
     def wider(self, nbest: int) -> "Direction":
         """The direction with beam search and an n-best list; made once, so that caches stay."""
@@ -45,12 +48,18 @@ class Direction:
         return self._wider[nbest]
 
     def sampled(self, temperature: float) -> "Direction":
-        """The direction with one sample at this temperature, of the text and the search's seed."""
-        changes: dict[str, Any] = {"algorithm": "sampling", "beam_size": 1, "nbest": 1}
-        search = replace(
-            self.translator.search, **{**NEUTRAL, **changes, "temperature": temperature}
-        )
-        return replace(self, translator=replace(self.translator, search=search), flagging=None)
+        """The direction with one sample at this temperature, of the text and the search's seed.
+
+        Made once for each temperature, so that requests share batches.
+        """
+        if temperature not in self._sampled:
+            changes: dict[str, Any] = {"algorithm": "sampling", "beam_size": 1, "nbest": 1}
+            search = replace(
+                self.translator.search, **{**NEUTRAL, **changes, "temperature": temperature}
+            )
+            translator = replace(self.translator, search=search)
+            self._sampled[temperature] = replace(self, translator=translator, flagging=None)
+        return self._sampled[temperature]
 
     @property
     def kind(self) -> str:

@@ -107,12 +107,20 @@ class ImportConfig(Settings):
     decoder_layers: Annotated[int, Range(1, 1000)] = 4
     seed: Annotated[int, Range(0, below=2**63)] = 1
 
+    @property
+    def has_new_decoder(self) -> bool:
+        """Whether a new decoder is described."""
+        default = ImportConfig(self.checkpoint)
+        keys = ("tokenizer", "decoder_layers", "seed")
+        return any(getattr(self, key) != getattr(default, key) for key in keys)
+
     def _objections(self) -> Iterator[str]:
         keys_of_the_run = (self.languages, self.validation, self.test)
-        if self.output is None and any(value is not None for value in keys_of_the_run):
+        changed = any(value is not None for value in keys_of_the_run)
+        if self.output is None and (changed or self.tokenizer or self.decoder_layers != 4):
             yield (
-                "languages=, validation= and test= change the run, which the cache keeps for "
-                "everyone; give output=FOLDER"
+                "languages=, validation=, test=, tokenizer= and decoder_layers= change the run, "
+                "which the cache keeps for everyone; give output=FOLDER"
             )
 
 

@@ -170,6 +170,9 @@ class DataConfig(Settings, group="data"):
             "alignment": self.alignment,
             "target_tag": None if self.target_tag == "both" else self.target_tag or None,
         }
+        for name, corpus in (self.corpora or {}).items():
+            of_corpus = ("tag", "documents", "document_key", "alignment")
+            of_text |= {f"corpora.{name}.{key}": getattr(corpus, key) for key in of_corpus}
         for key, value in of_text.items():
             if value is not None:
                 yield (
@@ -181,8 +184,9 @@ class DataConfig(Settings, group="data"):
                 f"data.buffer={self.buffer}: a stream holds so many files in memory; set "
                 f"data.buffer={_FILES_BUFFER} or less"
             )
-        if self.streaming and self.speech.speeds != (1.0,):
-            yield "data.speech.speeds is not read by a stream; set it to [1.0]"
+        is_stored_sound = self.source_kind == "speech" and not self.streaming
+        if self.speech.speeds != (1.0,) and not is_stored_sound:
+            yield "data.speech.speeds is of sound that is no stream; set it to [1.0]"
         if self.corpus not in ("files", "folder"):
             yield (
                 f"data.corpus={self.corpus} has source text, and data.source_kind="

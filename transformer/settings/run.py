@@ -234,12 +234,14 @@ def _shape_contradictions(config: RunConfig) -> Iterator[str]:
     loss = config.loss
     plain = loss.consistency == "none" and not loss.alignment_weight
     of_text = config.data.source_kind == "text"
-    fixed = of_text and not config.data.streaming and not config.augmentation.active
+    drawn = config.data.streaming or config.augmentation.active or config.tokenizer.sampling
+    fixed = of_text and not drawn and not config.data.corpora
     if shapes and not (config.task == "translation" and plain and fixed):
         yield (
-            f"data.batch_shapes={shapes} pads pairs of task=translation whose lengths are known "
-            "before training; set data.batch_shapes=0, or data.streaming=false augmentation=none "
-            "loss.consistency=none loss.alignment_weight=0"
+            f"data.batch_shapes={shapes} pads pairs of task=translation and of one corpus, whose "
+            "lengths are known before training; set data.batch_shapes=0, or data.corpora=null "
+            "data.streaming=false augmentation=none tokenizer.sampling=0 loss.consistency=none "
+            "loss.alignment_weight=0"
         )
 
 

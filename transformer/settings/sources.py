@@ -66,6 +66,8 @@ class SpeechConfig(Settings, group="data.speech"):
             yield f"data.speech.hop={self.hop} leaves out samples of windows of {self.window}"
         if self.frequency_masks and self.frequency_mask > self.mels:
             yield f"data.speech.frequency_mask={self.frequency_mask} is more than all mels"
+        if self.seconds is not None and round(self.seconds * self.sample_rate) < self.hop:
+            yield f"data.speech.seconds={self.seconds} is shorter than one frame"
         if not self.speeds:
             yield "data.speech.speeds names none; set [1.0]"
 

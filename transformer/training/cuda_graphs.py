@@ -151,7 +151,8 @@ class GraphedBackward:
         except RuntimeError as error:
             self._works = False
             self._graphs.clear()
-            reason = str(error).strip().splitlines()[0]
+            self._gradients.clear()
+            reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
             logger.warning(
                 "trainer.cuda_graphs: no graph from now on, because recording one failed (%s)",
                 reason,

@@ -2,7 +2,8 @@
 
 A folder of a corpus has a shard for each block of pairs. Its columns are lists of token ids
 (``source``, ``target``), and, if they are needed, the text of both sides and word links. Sources of
-files are lists of vectors in float16, precise to 0.0005 of a log-mel.
+files are lists of vectors: of sounds and pictures in float16, precise to 0.0005 of a log-mel, of
+arrays in float32.
 """
 
 import json
@@ -325,7 +326,13 @@ def encode(
     # Arrays take a tenth of the memory of lists.
     sources: list[Any] = []
     targets: list[array[int]] = []
-    size = _FILES_CHUNK if tokenizer.reads_files else _CHUNK
+    size = _CHUNK
+    dtype: type[np.floating[Any]] | None = None
+    if tokenizer.reads_files:
+        size = _FILES_CHUNK
+        # NaN stays NaN. Arrays may have any numbers.
+        is_array = tokenizer.vector_source.config.kind == "vectors"
+        dtype = np.float32 if is_array else np.float16
     for start in range(0, len(pairs), size):
         chunk = pairs[start : start + size]
         for index, (source, target) in enumerate(tokenizer.encode_pairs(chunk), start):
@@ -336,13 +343,12 @@ def encode(
                 dropped[reason] += 1
                 continue
             kept.append(index)
-            # In halves, NaN stays NaN.
-            of_file = tokenizer.reads_files
-            sources.append(source.astype(np.float16) if of_file else array("i", source))
+            sources.append(array("i", source) if dtype is None else source.astype(dtype))
             targets.append(array("i", target))
-    column = _vectors(sources, tokenizer.source_vocab_size) if tokenizer.reads_files else None
     columns: dict[str, Any] = {
-        "source": _lists(sources) if column is None else column,
+        "source": _lists(sources)
+        if dtype is None
+        else _vectors(sources, tokenizer.source_vocab_size, dtype),
         "target": _lists(targets),
     }
     if texts:
@@ -359,11 +365,13 @@ def _lists(rows: Sequence[Sequence[int]]) -> pa.ListArray:
     return pa.ListArray.from_arrays(bounds, subwords)
 
 
-def _vectors(rows: Sequence[np.ndarray], channels: int) -> pa.ListArray:
+def _vectors(
+    rows: Sequence[np.ndarray], channels: int, dtype: type[np.floating[Any]]
+) -> pa.ListArray:
     """A column of sequences of vectors."""
     bounds = np.zeros(len(rows) + 1, dtype=np.int32)
     np.cumsum([len(row) for row in rows], out=bounds[1:])
-    joined = np.concatenate([np.zeros((0, channels), dtype=np.float16), *rows])
+    joined = np.concatenate([np.zeros((0, channels), dtype=dtype), *rows])
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(joined.ravel()), channels)
     return pa.ListArray.from_arrays(bounds, vectors)
 

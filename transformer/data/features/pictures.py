@@ -1,5 +1,6 @@
 """Pictures to patches (Dosovitskiy et al. 2021, section 3.1), and back."""
 
+import struct
 import warnings
 from io import BufferedIOBase
 from typing import IO, TYPE_CHECKING, cast
@@ -44,7 +45,15 @@ def read_picture(
 
     with (
         source_errors(
-            reference, "a picture", _ADVICE, SyntaxError, EOFError, Image.DecompressionBombError
+            reference,
+            "a picture",
+            _ADVICE,
+            SyntaxError,
+            EOFError,
+            Image.DecompressionBombError,
+            # Of a damaged EXIF block.
+            struct.error,
+            KeyError,
         ),
         opened(reference) as file,
     ):

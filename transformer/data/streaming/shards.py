@@ -206,13 +206,13 @@ class RowReader(ShardReader):
         (url,) = self._shard.urls
         sides = self._shard.sides
         columns = [name for name in table.schema_arrow.names if name in sides]
-        if len(columns) < len({*sides}):
+        if len(columns) < 2:
             # Raises InputError, which lists the columns.
             record_pair(dict.fromkeys(table.schema_arrow.names, ""), sides, url)
         # Bytes in a row are read when they become vectors.
-        in_rows = self._shard.source_files and not pa.types.is_string(
-            table.schema_arrow.field(sides[0]).type
-        )
+        kind = table.schema_arrow.field(sides[0]).type
+        of_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+        in_rows = self._shard.source_files and not (of_text or pa.types.is_dictionary(kind))
         if in_rows:
             columns.remove(sides[0])
         first = 0

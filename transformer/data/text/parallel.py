@@ -109,7 +109,7 @@ class Corpus:
             digest.update(file_digest(path, cache))
         if self.source_files:
             for source, _ in self:
-                digest.update(file_state(source).encode())
+                digest.update(source_state(source).encode())
         return digest.hexdigest()
 
     def count(self, cache: Path) -> int:
@@ -127,7 +127,7 @@ def beside(source: str, folder: str) -> str:
     return f"{folder}/{source}"
 
 
-def file_state(source: str) -> str:
+def source_state(source: str) -> str:
     """What changes when the file of a source does; nothing is read."""
     try:
         state = os.stat(Reference.parse(source).path)
@@ -139,9 +139,12 @@ def file_state(source: str) -> str:
 def at_speeds(pairs: Iterable[Pair], speeds: Sequence[float]) -> Iterator[Pair]:
     """Each pair at each speed of its sound (Ko et al. 2015, "Audio Augmentation")."""
     for source, target in pairs:
+        if not source.strip():
+            yield source, target
+            continue
+        reference = Reference.parse(source)
         for speed in speeds:
-            reference = replace(Reference.parse(source), speed=speed)
-            yield (source if speed == 1 else str(reference)), target
+            yield str(replace(reference, speed=speed * reference.speed)), target
 
 
 def file_format(path: str | Path) -> str:
@@ -248,6 +251,10 @@ def jsonl_pairs(
 
 def record_pair(row: dict[str, object], sides: tuple[str, str], where: str) -> Pair:
     """Return both texts of a record; raises InputError if one is missing, or no line of UTF-8."""
+    if sides[0] == sides[1]:
+        raise InputError(
+            f"{where}: data.source and data.target are both the key {sides[0]!r}; name two"
+        )
     texts: list[str] = []
     for key, side in zip(sides, ("source", "target"), strict=True):
         text = row.get(key)

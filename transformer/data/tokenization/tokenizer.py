@@ -72,7 +72,7 @@ class Tokenizer:
         if source is not None:
             from transformer.data.tokenization.vector_source import model_of_vectors
 
-            source_model = model_of_vectors(source)
+            source_model = model_of_vectors(source.without_training())
         return cls(config, source_model, target_model)
 
     @property

@@ -147,12 +147,14 @@ def _channels(folder: Path, config: ViTConfig) -> tuple[Tensor, Tensor]:
     values = read_mapping(folder / _PREPROCESSOR, optional=True)
     size = values.get("size", config.image_size)
     if isinstance(size, Mapping):
-        size = [size.get("height"), size.get("width")]
+        size = (size.get("height"), size.get("width"))
+    size = tuple(size) if isinstance(size, list | tuple) else (size, size)
     height, width = _pair(config.image_size)
     raise_objections(
         f"{_PREPROCESSOR}: {name} cannot be imported; correct it, or use another model"
         for name, holds in {
-            f"size={size} of a model of {height} × {width}": size in (height, [height, width]),
+            f"size={size} of a model of {height} × {width}": size == (height, width),
+            "do_rescale=false": values.get("do_rescale", True),
             "resample, other than bilinear,": values.get("resample", _BILINEAR) == _BILINEAR,
             "rescale_factor, other than 1/255,": abs(
                 255 * values.get("rescale_factor", 1 / 255) - 1

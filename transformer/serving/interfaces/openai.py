@@ -100,16 +100,18 @@ class OpenAI:
             raise http.Refusal(404, "No model of this server reads sound; send text to /translate")
         if self.limits.file_bytes is None:
             raise http.Refusal(403, "This server takes no files")
-        if self._turns.locked():
-            raise http.Refusal(429, "Slowdown: too many sounds wait", {"Retry-After": "5"})
-        async with self._turns, request.form(max_files=1) as form:
+        # A slow client keeps nobody else's turn while it sends.
+        async with request.form(max_files=1) as form:
             asked = self._asked(task, form)
             file = form.get("file")
             if not isinstance(file, UploadFile):
                 raise _Wrong("file", "file is missing; send a sound as multipart/form-data")
             name = PurePath(str(file.filename or "")).name or "file"
-            work = self._segments(file.file, name, asked)
-            duration, segments = await http.unless_gone(request, work)
+            if self._turns.locked():
+                raise http.Refusal(429, "Slowdown: too many sounds wait", {"Retry-After": "5"})
+            async with self._turns:
+                work = self._segments(file.file, name, asked)
+                duration, segments = await http.unless_gone(request, work)
         return _answer(task, asked, duration, segments)
 
     def _asked(self, task: str, form: FormData) -> _Asked:
@@ -162,7 +164,9 @@ class OpenAI:
                 )
         elif task == "translations":
             found = [one for one in found if one.target.partition("-")[0] == "en"] or found
-        return found[0]
+        # A model such as Whisper's writes a sound down from its language to the same.
+        writes_down = task == "transcriptions"
+        return min(found, key=lambda one: (one.source == one.target) is not writes_down)
 
     async def _segments(
         self, upload: BinaryIO, name: str, asked: _Asked

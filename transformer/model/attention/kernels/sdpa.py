@@ -48,11 +48,11 @@ USUAL = ("flash", "efficient", "math")
 GPU_KERNELS = (
     GpuKernels("causal", 129, USUAL),
     GpuKernels("causal", 0, ("efficient", "flash", "cudnn", "math")),
-    GpuKernels("padded", 512, ("cudnn", "efficient", "math")),
     GpuKernels("padded", 0, USUAL),
 )
 """Measured on an H200 (benchmarks/gpu); the first that fits counts, and any other mask or bias has
-the usual ones."""
+the usual ones. cuDNN won with 512 padded positions of one shape; what it costs to plan for the many
+shapes of a run has not been measured."""
 
 FEW = 16
 """Plain products are faster than the fused kernel with at most 16 queries and at least 16 keys."""
