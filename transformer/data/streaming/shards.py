@@ -26,6 +26,7 @@ from transformer.data.text.parallel import (
     AnotherTarget,
     Pair,
     beside,
+    check_two_keys,
     parsed_pairs,
     record_pair,
     unaligned,
@@ -118,6 +119,8 @@ class ShardReader(ABC):
         """Yield the next pairs, until some are skipped; InputError if one is no pair."""
         pairs = self._read()
         if self._shard.source_files:
+            if url_format(self._shard.urls[0]) in ("jsonl", "parquet"):
+                check_two_keys(self._shard.sides, self._shard.urls[0])
             folder = self._shard.urls[0].rpartition("/")[0] or "."
             pairs = ((beside(source, folder), target) for source, target in pairs)
         with _explained(self._shard.urls[-1]):
@@ -206,7 +209,7 @@ class RowReader(ShardReader):
         (url,) = self._shard.urls
         sides = self._shard.sides
         columns = [name for name in table.schema_arrow.names if name in sides]
-        if len(columns) < 2:
+        if len(columns) < len({*sides}):
             # Raises InputError, which lists the columns.
             record_pair(dict.fromkeys(table.schema_arrow.names, ""), sides, url)
         # Bytes in a row are read when they become vectors.

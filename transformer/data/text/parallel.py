@@ -84,6 +84,8 @@ class Corpus:
         """Yield (source, target) line by line; after it, any `AnotherTarget` of the source."""
         if not self.source_files:
             return self._pairs()
+        if self.kind == "jsonl":
+            check_two_keys((self.source, self.target), self.paths[0])
         folder = str(self.paths[0].parent.absolute())  # other files may name it, too
         return ((beside(source, folder), target) for source, target in self._pairs())
 
@@ -118,6 +120,14 @@ class Corpus:
             return sum(1 for _ in self)
         question = f"pairs of {self.fingerprint(cache)}"
         return int(remembered(cache, question, lambda: str(sum(1 for _ in self))))
+
+
+def check_two_keys(sides: tuple[str, str], name: object) -> None:
+    """Raise InputError if the path of a file would be its own text, as one key has both."""
+    if sides[0] == sides[1]:
+        raise InputError(
+            f"{name}: data.source and data.target are both the key {sides[0]!r}; name two"
+        )
 
 
 def beside(source: str, folder: str) -> str:
@@ -251,10 +261,6 @@ def jsonl_pairs(
 
 def record_pair(row: dict[str, object], sides: tuple[str, str], where: str) -> Pair:
     """Return both texts of a record; raises InputError if one is missing, or no line of UTF-8."""
-    if sides[0] == sides[1]:
-        raise InputError(
-            f"{where}: data.source and data.target are both the key {sides[0]!r}; name two"
-        )
     texts: list[str] = []
     for key, side in zip(sides, ("source", "target"), strict=True):
         text = row.get(key)
