@@ -26,7 +26,6 @@ from transformer.settings.tokenizer import BOS, EOS
 LIMIT = 12
 CASES: dict[str, dict[str, Any]] = {
     "whisper": {},
-    "whisper of two files": {"old_files": True},
     "english": {"english": True},
 }
 COUNTS = [

@@ -181,7 +181,9 @@ class SpeechRules:
         from transformer.decoding.search.speech import PromptedStep
 
         first = torch.tensor(self.never_first, dtype=torch.long, device=device)
-        return PromptedStep(step, torch.tensor(self.prompts, device=device), first)
+        # A model of English alone has an empty prompt with times.
+        prompts = torch.tensor(self.prompts, dtype=torch.long, device=device)
+        return PromptedStep(step, prompts, first)
 
     def timed(self, step: StepFunction) -> StepFunction:
         """A step that has times by their rules, or as it is."""

@@ -185,7 +185,6 @@ WHISPER_LANGUAGES = ("en", "de", "ja", "haw")
 def whisper_folder(
     folder: Path,
     *,
-    old_files: bool = False,
     english: bool = False,
     seconds: int = 1,
     **changes: Any,
@@ -206,9 +205,6 @@ def whisper_folder(
     (folder / "vocab.json").unlink()
     (folder / "merges.txt").unlink()
     tokenizer.save_pretrained(folder)
-    if old_files:
-        tokenizer.save_vocabulary(str(folder))
-        (folder / "tokenizer.json").unlink()
     hf.WhisperFeatureExtractor(feature_size=8, chunk_length=seconds).save_pretrained(folder)
     ids = {name: tokenizer.convert_tokens_to_ids(name) for name in special}
     end = tokenizer.convert_tokens_to_ids("<|endoftext|>")
