@@ -5,7 +5,7 @@ Commands that score or compare are in evaluation.py, those on corpora in corpora
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -110,17 +110,18 @@ class ImportConfig(Settings):
     @property
     def has_new_decoder(self) -> bool:
         """Whether a new decoder is described."""
-        default = ImportConfig(self.checkpoint)
         keys = ("tokenizer", "decoder_layers", "seed")
-        return any(getattr(self, key) != getattr(default, key) for key in keys)
+        return any(
+            getattr(self, key.name) != key.default for key in fields(self) if key.name in keys
+        )
 
     def _objections(self) -> Iterator[str]:
         keys_of_the_run = (self.languages, self.validation, self.test)
         changed = any(value is not None for value in keys_of_the_run)
-        if self.output is None and (changed or self.tokenizer or self.decoder_layers != 4):
+        if self.output is None and (changed or self.has_new_decoder):
             yield (
-                "languages=, validation=, test=, tokenizer= and decoder_layers= change the run, "
-                "which the cache keeps for everyone; give output=FOLDER"
+                "languages=, validation=, test=, tokenizer=, decoder_layers= and seed= change the "
+                "run, which the cache keeps for everyone; give output=FOLDER"
             )
 
 
