@@ -1,8 +1,10 @@
 """The tokenizer and the sound of a Whisper folder of transformers as ours, and back.
 
 Its byte-level BPE is a ``tokenizer.json``. There, the ids are subwords, ``<|endoftext|>``,
-``<|startoftranscript|>``, languages, other symbols up to ``<|notimestamps|>``, and times. Ours are those of `FileVocabulary`; languages, symbols and times
-are tags. Source: Radford et al. 2022, section 2.3; transformers 5, ``models/whisper``.
+``<|startoftranscript|>``, languages, other symbols up to ``<|notimestamps|>``, and times. Ours are
+those of `FileVocabulary`; languages, symbols and times are tags.
+
+Source: Radford et al. 2022, section 2.3; transformers 5, ``models/whisper``.
 """
 
 import json
