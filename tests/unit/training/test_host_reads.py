@@ -17,10 +17,11 @@ from tests.helpers.training.updates import (
     module_settings,
     translation_module,
 )
-from tests.unit.model.test_options import OTHERS
+from tests.unit.model.test_options import OTHERS, VECTORS
 from transformer.data.batching.batch import collate, collate_tagged
 from transformer.data.batching.loader import Update
 from transformer.model.single_stack import build_single_stack
+from transformer.settings.data import DataConfig
 from transformer.settings.training import OptimizerConfig
 from transformer.tasks.language_modeling import LanguageModule
 from transformer.tasks.tagging import TaggingModule
@@ -63,7 +64,15 @@ def forward_and_backward(module: UpdateModule, batch: Any) -> None:
 @pytest.mark.usefixtures("unchecked")  # tests of the options check the shapes
 @pytest.mark.parametrize("changes", [m for m in OTHERS if "attention=flex" not in str(m.id)])
 def test_no_option_of_a_model_reads(changes: dict[str, Any]) -> None:
-    forward_and_backward(on_device(translation_module(tiny_transformer(**changes))), PAIRS)
+    model = tiny_transformer(**changes)
+    if model.config.front_end is None:
+        module, batch = translation_module(model), PAIRS
+    else:
+        kind = "image" if model.config.front_end == "patches" else "speech"
+        data = DataConfig("files", train="pairs.tsv", source_kind=kind)
+        module = translation_module(model, data=data)
+        batch = collate([VECTORS[0].numpy(), VECTORS[1, :4].numpy()], TARGETS)
+    forward_and_backward(on_device(module), batch)
 
 
 @pytest.mark.parametrize("loss", LOSSES)
