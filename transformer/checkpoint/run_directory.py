@@ -84,9 +84,11 @@ def _folder_content(path: Path, names: Sequence[str]) -> str:
         return ENGINE_EXPORT
     if any(path.glob("*.ckpt")):
         return f"is a folder of checkpoints; give its run, {path.parent}, or a file in it"
-    of_runs = [*path.glob(f"*/{_FOLDER}/*.ckpt"), *path.glob(f"*/*/{_FOLDER}/*.ckpt")]
-    if of_runs:
-        newest = max((file.parent for file in of_runs), key=lambda folder: folder.stat().st_mtime)
+    run_checkpoints = [*path.glob(f"*/{_FOLDER}/*.ckpt"), *path.glob(f"*/*/{_FOLDER}/*.ckpt")]
+    if run_checkpoints:
+        newest = max(
+            (file.parent for file in run_checkpoints), key=lambda folder: folder.stat().st_mtime
+        )
         return f"is a folder of runs, and no run; the newest in it is {newest.parent}"
     files = sorted((path / _FOLDER).glob("*.ckpt"))
     if files:

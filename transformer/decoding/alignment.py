@@ -184,9 +184,9 @@ def joined_links(
     links: set[Link] = set()
     count = 0
     for weights, source, target in zip(maps, sources, targets, strict=True):
-        of_part = list(islice(words, len(source)))
-        first = min((word for word in of_part if word != NO_WORD), default=0)
-        source_words = [word if word == NO_WORD else word - first for word in of_part]
+        part_words = list(islice(words, len(source)))
+        first = min((word for word in part_words if word != NO_WORD), default=0)
+        source_words = [word if word == NO_WORD else word - first for word in part_words]
         target_words = subword_words(target)
         part_links = word_links(weights, source_words, target_words, near_best)
         links |= {(s + first, t + count) for s, t in part_links}

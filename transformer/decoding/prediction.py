@@ -191,8 +191,8 @@ class LanguageModel(Predictor):
             for hidden_chunk, target in zip(hidden, targets, strict=True):
                 following = self.model.logits(hidden_chunk).float().log_softmax(-1)
                 chunks.append(following.gather(1, target[:, None])[:, 0])
-            of_texts = torch.cat(chunks).cpu().split(real.sum(1).tolist())
-            for index, score in zip(indices, of_texts, strict=True):
+            text_scores = torch.cat(chunks).cpu().split(real.sum(1).tolist())
+            for index, score in zip(indices, text_scores, strict=True):
                 scores[index] = score
         return scores
 

@@ -128,7 +128,7 @@ class SentenceScores:
         self.scores: dict[str, list[float]] = {}
         self.signatures: dict[str, str] = {}
         for name in metrics:
-            metric = build_metric(name, config, of_sentence=True)
+            metric = build_metric(name, config, sentence_level=True)
             streams = reference_streams(metric, references, sources)
             statistics = metric._extract_corpus_statistics(hypotheses, streams)
             self.scores[name] = [metric._compute_score_from_stats(s).score for s in statistics]
@@ -230,9 +230,10 @@ def compare_systems(
             counts, hypothesis_words, reference_words, keys.frequencies
         )
     by = keys.ranks_by(metrics)
-    of_sentences = list(dict.fromkeys([*names, by])) if len(systems) > 1 else [by]
+    sentence_metrics = list(dict.fromkeys([*names, by])) if len(systems) > 1 else [by]
     base, *compared = (
-        SentenceScores(lines, references, of_sentences, metrics, sources) for lines in hypotheses
+        SentenceScores(lines, references, sentence_metrics, metrics, sources)
+        for lines in hypotheses
     )
     movements = [
         movement(

@@ -121,13 +121,13 @@ def reference_streams(
     return [list(sources), *streams]
 
 
-def build_metric(name: str, config: MetricsConfig, *, of_sentence: bool = False) -> Metric:
+def build_metric(name: str, config: MetricsConfig, *, sentence_level: bool = False) -> Metric:
     """Build a metric by its name; BLEU and GLEU have a variant for single sentences."""
     if name not in METRICS:
         raise InputError(unknown_metric(name))
-    if of_sentence and name == "bleu":
+    if sentence_level and name == "bleu":
         return config.bleu(effective_order=True)
-    if of_sentence and name == "gleu":
+    if sentence_level and name == "gleu":
         return Gleu(config, smooth=True)
     return BUILDERS[name](config)
 

@@ -188,9 +188,9 @@ class Gleu(SentenceMetric):
         generators = [random.Random(draw * 101) for draw in range(draws)]
         statistics = []
         for hypothesis, texts in zip(hypotheses, self._cache_references(references), strict=True):
-            source, *of_sentence = texts["references"]
+            source, *sentence_references = texts["references"]
             hypothesis = self._preprocess_segment(hypothesis)
-            by_reference = [self._counts(source, hypothesis, text) for text in of_sentence]
+            by_reference = [self._counts(source, hypothesis, text) for text in sentence_references]
             drawn = [by_reference[g.randint(0, len(by_reference) - 1)] for g in generators]
             statistics.append([count for counts in drawn for count in counts])
         return statistics
@@ -232,7 +232,7 @@ class Custom(SentenceMetric):
     def __init__(self, config: MetricsConfig) -> None:
         module, _, function = (config.custom or "").partition(":")
         super().__init__(config, "custom", {"function": f"{module}.{function}"})
-        self.of_sentences = True
+        self.by_sentence = True
         try:
             imported = own_module(module)
             self.file = vars(imported).get("__file__")
@@ -258,7 +258,7 @@ class Custom(SentenceMetric):
                 f"({of_user[-1].filename}:{of_user[-1].lineno}); mend the function"
             ) from error
         values = _numbers(returned)
-        self.of_sentences = values.ndim > 0
+        self.by_sentence = values.ndim > 0
         if values.shape not in ((), (len(texts),)) or np.isnan(values).any():
             raise InputError(
                 f"metrics.custom={self.details['function']} returned {str(returned)[:60]!r} for "
@@ -267,12 +267,12 @@ class Custom(SentenceMetric):
         return [[value, 1] for value in values.flatten().tolist()]
 
     def _aggregate_and_compute(self, stats: Any) -> Score:
-        if not self.of_sentences:
+        if not self.by_sentence:
             return Score(self.name, stats[0][0])
         return super()._aggregate_and_compute(stats)
 
     def _compute_score_from_stats(self, stats: Any) -> Score:
-        if not self.of_sentences:
+        if not self.by_sentence:
             raise InputError(
                 f"metrics.custom={self.details['function']} returns one number for a text; to "
                 "compare systems it must return one for each sentence"
@@ -308,9 +308,11 @@ class Comet(SentenceMetric):
         samples = []
         counts = []
         for hypothesis, info in zip(hypotheses, self._cache_references(references), strict=True):
-            source, *of_sentence = info["references"]
-            samples += [{"src": source, "mt": hypothesis, "ref": text} for text in of_sentence]
-            counts.append(len(of_sentence))
+            source, *sentence_references = info["references"]
+            samples += [
+                {"src": source, "mt": hypothesis, "ref": text} for text in sentence_references
+            ]
+            counts.append(len(sentence_references))
         scores = iter(_load(self.file).predict(samples, gpus=0, progress_bar=False).scores)
         return [[max(map(float, islice(scores, count))), 1] for count in counts]
 

@@ -139,7 +139,7 @@ class StressTest:
         if self._detector is None:
             return {}
         outputs = as_outputs(translations, self._translator)
-        flagged = find_failures(self._detector, sources, references, outputs, of_references=())
+        flagged = find_failures(self._detector, sources, references, outputs, reference_flags=())
         return {flag: len(flagged.lines(flag)) for flag in flagged.names}
 
     def _score(

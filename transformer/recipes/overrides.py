@@ -58,15 +58,15 @@ def sort_arguments(
     for argument in arguments:
         key, equals, value = argument.partition("=")
         head, dot, _ = key.partition(".")
-        of_stage = argument.removeprefix(f"{head}.") if dot and head in kinds else None
-        refused = (of_stage or key).startswith(_NOT_FOR_RECIPES)
+        stage_key = argument.removeprefix(f"{head}.") if dot and head in kinds else None
+        refused = (stage_key or key).startswith(_NOT_FOR_RECIPES)
         if not equals or (refused and key != "translate.launch"):
             raise InputError(f"{argument} is not for a recipe, which takes KEY=VALUE; leave it out")
         if key in recipe_keys:
             is_name = key in _NAMES and value != "null" and not value.startswith(("'", '"'))
             for_recipe.append(override(key, value) if is_name else argument)
-        elif of_stage is not None:
-            extras[head].append(of_stage)
+        elif stage_key is not None:
+            extras[head].append(stage_key)
         elif head in training_keys - recipe_keys:
             base.append(argument)
         else:

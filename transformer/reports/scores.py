@@ -73,7 +73,7 @@ def failures_table(failures: "Failures") -> Text:
     rows = []
     for flag in failures.names:
         lines = failures.lines(flag)
-        count = failures.of_references(flag)
+        count = failures.reference_count(flag)
         if lines or count:
             first = " ".join(str(index + 1) for index in lines[:_SHOWN_LINES])
             rows.append((flag, str(len(lines)), "-" if count is None else str(count), first))

@@ -92,7 +92,7 @@ class QualityChecks(Callback):
     def __init__(self, data: DataConfig) -> None:
         self.data = data
         self._detector: Detector | None = None
-        self._of_references: Sequence[SentenceFlags] | None = None
+        self._reference_flags: Sequence[SentenceFlags] | None = None
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Check the text and learn what is usual in it, once: a divergence starts a new fit."""
@@ -115,8 +115,8 @@ class QualityChecks(Callback):
     def _failure_rates(self, trainer: Trainer, validation: ValidationOutputs) -> dict[str, float]:
         if self._detector is None:
             return {}
-        failures = find_failures(self._detector, *validation, self._of_references)
-        self._of_references = failures.references
+        failures = find_failures(self._detector, *validation, self._reference_flags)
+        self._reference_flags = failures.references
         if trainer.is_global_zero:
             log_probabilities = [output.log_probability for output in validation.outputs]
             lowest = lowest_usual([value for value in log_probabilities if value])

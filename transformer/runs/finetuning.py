@@ -152,8 +152,8 @@ def settings_of_initial(
     model = portable.config.model
     tokenizer, tags = settings_of_state(portable.tokenizer)
     # The code of a model is that of its layers, whatever it reads.
-    of_text = replace(model, front_end=None, class_token=False, max_source_length=None)
-    require_trust(RunConfig(model=of_text), trusted, path, given)
+    text_model = replace(model, front_end=None, class_token=False, max_source_length=None)
+    require_trust(RunConfig(model=text_model), trusted, path, given)
     keys = {
         f"tokenizer.{field.name}": getattr(tokenizer, field.name)
         for field in fields(tokenizer)

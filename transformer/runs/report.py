@@ -70,9 +70,9 @@ def run_report(folders: Sequence[Path], state: str | None = None) -> Values:
     scores = [read_scores(folder) for folder in folders]
     notes: list[str] = []
     values["tests"] = [
-        tested_text(folders, configs, name, [of_run[name] for of_run in scores], notes)
+        tested_text(folders, configs, name, [run_scores[name] for run_scores in scores], notes)
         for name in scores[0]
-        if all(name in of_run for of_run in scores)
+        if all(name in run_scores for run_scores in scores)
     ]
     return values | {"notes": list(dict.fromkeys(notes)), "summary": summary(values)}
 

@@ -167,8 +167,8 @@ def _train_and_test(
         callbacks = list(callbacks)
         if objective is not None:
             callbacks.append(objective)
-        of_text = config.data.source_kind == "text"
-        if config.callbacks.quality and of_text and is_translation(config.task):
+        reads_text = config.data.source_kind == "text"
+        if config.callbacks.quality and reads_text and is_translation(config.task):
             callbacks.append(QualityChecks(config.data))
         trainer, task, trained = fit(config, folder, [*callbacks, report])
         metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}

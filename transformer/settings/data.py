@@ -163,7 +163,7 @@ class DataConfig(Settings, group="data"):
             yield "data.source_kind=vectors needs data.vectors.channels=N, the width of the arrays"
         if self.source_kind == "text":
             return
-        of_text = {
+        text_options = {
             "documents": self.documents,
             "document_key": self.document_key,
             "features": self.features,
@@ -171,9 +171,9 @@ class DataConfig(Settings, group="data"):
             "target_tag": None if self.target_tag == "both" else self.target_tag or None,
         }
         for name, corpus in (self.corpora or {}).items():
-            of_corpus = ("tag", "documents", "document_key", "alignment")
-            of_text |= {f"corpora.{name}.{key}": getattr(corpus, key) for key in of_corpus}
-        for key, value in of_text.items():
+            corpus_keys = ("tag", "documents", "document_key", "alignment")
+            text_options |= {f"corpora.{name}.{key}": getattr(corpus, key) for key in corpus_keys}
+        for key, value in text_options.items():
             if value is not None:
                 yield (
                     f"data.{key} is of source text, and data.source_kind={self.source_kind}; "

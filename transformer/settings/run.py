@@ -233,9 +233,9 @@ def _shape_contradictions(config: RunConfig) -> Iterator[str]:
         )
     loss = config.loss
     plain = loss.consistency == "none" and not loss.alignment_weight
-    of_text = config.data.source_kind == "text"
+    reads_text = config.data.source_kind == "text"
     drawn = config.data.streaming or config.augmentation.active or config.tokenizer.sampling
-    fixed = of_text and not drawn and not config.data.corpora
+    fixed = reads_text and not drawn and not config.data.corpora
     if shapes and not (config.task == "translation" and plain and fixed):
         yield (
             f"data.batch_shapes={shapes} pads pairs of task=translation and of one corpus, whose "

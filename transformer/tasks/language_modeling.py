@@ -65,7 +65,7 @@ class LanguageModeling(Task):
 
         def evaluate(split: str) -> Evaluation:
             references = self.data.texts(split).references
-            texts = [text for of_sentence in references for text in of_sentence]
+            texts = [text for sentence_references in references for text in sentence_references]
             sentences = tokenizer.encode_target(texts)
             words = sum(len(text.split()) for text in texts)
             nll = -sum(

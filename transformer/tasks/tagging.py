@@ -81,6 +81,6 @@ class Tagging(Task):
             words, references = zip(*sentences, strict=True)
             tags = [tagged.tags for tagged in tagger.tag(words)]
             scores = tag_scores(words, references, tags, known)
-            return Evaluation(scores, [" ".join(of_sentence) for of_sentence in tags])
+            return Evaluation(scores, [" ".join(sentence_tags) for sentence_tags in tags])
 
         return evaluate

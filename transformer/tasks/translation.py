@@ -194,9 +194,9 @@ class TranslateValidation(Callback):
         for corpus, lines in self.ranges.items():
             scores[corpus] = self._scores(hypotheses, slice(lines.start, lines.stop))
         values: dict[str, float] = {}
-        for corpus, of_corpus in scores.items():
+        for corpus, corpus_scores in scores.items():
             suffix = f"_{corpus}" if corpus else ""
-            values |= {f"val/{metric}{suffix}": value for metric, value in of_corpus.items()}
+            values |= {f"val/{metric}{suffix}": value for metric, value in corpus_scores.items()}
         pl_module.log_dict(values, rank_zero_only=False)
         if trainer.is_global_zero:
             self._log_scores(trainer, scores)
@@ -236,8 +236,10 @@ class TranslateValidation(Callback):
     def _log_scores(self, trainer: Trainer, scores: Mapping[str, Mapping[str, float]]) -> None:
         epochs = trainer.datamodule.epochs(trainer.global_step)  # type: ignore[attr-defined]
         update = shown_update(trainer.global_step, epochs)
-        for corpus, of_corpus in scores.items():
-            shown = (f"{METRICS[metric].label} {value:.2f}" for metric, value in of_corpus.items())
+        for corpus, corpus_scores in scores.items():
+            shown = (
+                f"{METRICS[metric].label} {value:.2f}" for metric, value in corpus_scores.items()
+            )
             logger.info("%s: %s", f"  {corpus}" if corpus else update, ", ".join(shown))
 
     def _log_samples(self, hypotheses: list[str]) -> None:
@@ -282,8 +284,8 @@ class TranslationTask(Task):
         )
         precision = resolve_precision(config.trainer).precision
         # Its flags compare a translation with the source text.
-        of_text = config.data.source_kind == "text"
-        detector = Detector.load(checkpoint, config.data) if of_text else None
+        reads_text = config.data.source_kind == "text"
+        detector = Detector.load(checkpoint, config.data) if reads_text else None
 
         def evaluate(split: str) -> Evaluation:
             texts = self.data.texts(split)

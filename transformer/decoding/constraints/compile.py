@@ -109,7 +109,7 @@ class ConstrainedStep:
         automaton = self.automaton
         if automaton is None:
             return
-        states = [of_sentence for _, *of_sentence in numbers]
+        states = [node_states for _, *node_states in numbers]
         # A phrase in the prefix cannot be avoided: it bans nothing, or nothing could follow it.
         self.banned = automaton.completing(states)
         # After the last subword the search forces the end.
@@ -195,11 +195,11 @@ class ConstraintCompiler:
         self, constraints: Sequence[Constraints], device: torch.device
     ) -> tuple[PhraseAutomaton, Int[Tensor, " batch"]] | None:
         # The first set is empty.
-        sets = tuple(dict.fromkeys([(), *(of_sentence.never for of_sentence in constraints)]))
+        sets = tuple(dict.fromkeys([(), *(constraint.never for constraint in constraints)]))
         if len(sets) == 1:
             return None
         automaton = self._automaton(sets, device)
-        indices = [sets.index(of_sentence.never) for of_sentence in constraints]
+        indices = [sets.index(constraint.never) for constraint in constraints]
         return automaton, automaton.starts[torch.tensor(indices, device=device)]
 
     def _build(self, sets: tuple[tuple[str, ...], ...], device: torch.device) -> PhraseAutomaton:

@@ -224,8 +224,8 @@ def _encoder_weights(
             ours[f"{where}.weight"] = take(tuple(f"{name}.weight" for name in theirs), *shape)
             biases = tuple(f"{name}.bias" for name in theirs)
             # Without qkv_bias there is none.
-            of_heads = ours_name in ("attention.query", "attention.key", "attention.value")
-            if of_heads and not any(name in named for name in biases):
+            is_projection = ours_name in ("attention.query", "attention.key", "attention.value")
+            if is_projection and not any(name in named for name in biases):
                 ours[f"{where}.bias"] = torch.zeros(rows)
             else:
                 ours[f"{where}.bias"] = take(biases, rows)

@@ -59,5 +59,5 @@ class RootMeanSquareNorm(torch.autograd.Function):
         products = (gradient * normalized).flatten(0, -2)
         # Of a row: the part of the gradient that would change its length alone.
         along = (products @ weight).div_(-len(weight)).view(scale.shape)
-        of_heads = torch.addcmul(gradient * weight, normalized, along).mul_(scale)
-        return of_heads, products.sum(0), None
+        head_gradient = torch.addcmul(gradient * weight, normalized, along).mul_(scale)
+        return head_gradient, products.sum(0), None

@@ -29,7 +29,7 @@ class Failures:
         """Indices of the outputs with a flag, from 0."""
         return [index for index, flags in enumerate(self.hypotheses) if flag in flags]
 
-    def of_references(self, flag: str) -> int | None:
+    def reference_count(self, flag: str) -> int | None:
         """None for ``low_confidence``: a model finds its own text more probable than others'."""
         if flag == "low_confidence":
             return None
@@ -39,7 +39,7 @@ class Failures:
         """Percent of the outputs by flag, then of references for those flags that they have."""
         total = max(1, len(self.hypotheses))
         rates = {flag: 100 * len(self.lines(flag)) / total for flag in self.names}
-        counts = ((f"{flag}_reference", self.of_references(flag)) for flag in self.names)
+        counts = ((f"{flag}_reference", self.reference_count(flag)) for flag in self.names)
         return rates | {name: 100 * count / total for name, count in counts if count}
 
     def to_json(self) -> dict[str, Any]:
@@ -48,7 +48,7 @@ class Failures:
             lines = self.lines(flag)
             flags[flag] = {
                 "hypothesis": len(lines),
-                "reference": self.of_references(flag),
+                "reference": self.reference_count(flag),
                 "lines": lines,
             }
         return {"sentences": len(self.hypotheses), "flags": flags}
@@ -59,13 +59,13 @@ def find_failures(
     sources: Sequence[str],
     references: Sequence[Sequence[str]],
     outputs: Sequence[Output],
-    of_references: Sequence[SentenceFlags] | None = None,
+    reference_flags: Sequence[SentenceFlags] | None = None,
 ) -> Failures:
     """Flag outputs and the first reference of each, unless its flags are known."""
     first = [texts[0] for texts in references]
-    if of_references is None:
-        of_references = _flag_all(detector, sources, list(map(Output, first)), None)
-    return Failures(detector.names, _flag_all(detector, sources, outputs, first), of_references)
+    if reference_flags is None:
+        reference_flags = _flag_all(detector, sources, list(map(Output, first)), None)
+    return Failures(detector.names, _flag_all(detector, sources, outputs, first), reference_flags)
 
 
 def _flag_all(

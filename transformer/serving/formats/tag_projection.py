@@ -226,12 +226,12 @@ def _part(
     plain: PlainText, text: str, kind: int, partners: Sequence[_Word], last: Sequence[_Word]
 ) -> Iterator[Cell]:
     """The cells of a core or punctuation, by the partner with the most marks."""
-    of_kind = [word[kind] for word in partners]
-    if not of_kind or (kind == 2 and not any(part for part, _ in of_kind)):
-        of_kind = [word[kind] for word in last]
+    partner_parts = [word[kind] for word in partners]
+    if not partner_parts or (kind == 2 and not any(part for part, _ in partner_parts)):
+        partner_parts = [word[kind] for word in last]
     candidates = [
         (part == text, len(plain.marks(start, start + len(part))), -start, len(part))
-        for part, start in of_kind
+        for part, start in partner_parts
         if part
     ]
     if not candidates:

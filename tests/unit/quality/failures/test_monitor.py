@@ -37,7 +37,7 @@ def test_flags_are_counted_beside_those_of_references() -> None:
     unlikely = [Output(text, -10.0) for text, *_ in TARGETS]
     found = find_failures(Detector(Thresholds(low_confidence=-9.0)), SOURCES, TARGETS, unlikely)
     assert found.lines("low_confidence") == [0, 1, 2]
-    assert found.of_references("low_confidence") is None
+    assert found.reference_count("low_confidence") is None
 
 
 def test_an_output_has_its_log_probability_per_token() -> None:
