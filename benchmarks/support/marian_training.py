@@ -9,7 +9,7 @@ weights, with which it translates the test set at the end.
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,10 @@ import torch
 from pytorch_lightning import seed_everything
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import GenerationConfig, MarianConfig, MarianMTModel
+from transformers import GenerationConfig, MarianMTModel
 from transformers.optimization import get_inverse_sqrt_schedule
 
-from benchmarks.support.marian_twin import logits
+from benchmarks.support.marian_twin import logits, marian_config
 from benchmarks.support.peer import Outcome, Text, own_and_ours, write_outcome
 from transformer.common.files import written_whole
 from transformer.data.batching.batch import Batch, pad_source
@@ -50,31 +50,15 @@ class Settings:
 
 def build(config: RunConfig, settings: Settings, vocabulary: int) -> Any:
     """A model of the size of ours, with weights as Marian draws them."""
-    ours = config.model
-    model = MarianMTModel(
-        MarianConfig(
-            vocab_size=vocabulary,
-            max_position_embeddings=ours.max_length,
-            d_model=ours.d_model,
-            encoder_layers=ours.encoder_layers,
-            decoder_layers=ours.decoder_layers,
-            encoder_attention_heads=ours.num_heads,
-            decoder_attention_heads=ours.num_heads,
-            encoder_ffn_dim=ours.ffn_dim,
-            decoder_ffn_dim=ours.ffn_dim,
-            activation_function="relu",
-            dropout=settings.dropout,
-            attention_dropout=0.0,
-            activation_dropout=0.0,
-            scale_embedding=True,
-            share_encoder_decoder_embeddings=True,
-            pad_token_id=PAD,
-            bos_token_id=BOS,
-            eos_token_id=EOS,
-            decoder_start_token_id=BOS,
-            forced_eos_token_id=EOS,
-        )
+    sizes = replace(
+        config.model,
+        source_vocab_size=vocabulary,
+        target_vocab_size=vocabulary,
+        dropout=settings.dropout,
+        attention_dropout=0.0,
+        activation_dropout=0.0,
     )
+    model = MarianMTModel(marian_config(sizes))
     model.generation_config = GenerationConfig.from_model_config(model.config)
     # They are no words.
     model.final_logits_bias[:, [PAD, BOS]] = -1e4

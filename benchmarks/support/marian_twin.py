@@ -48,7 +48,7 @@ def marian(ours: Transformer, attention: str = "sdpa") -> MarianMTModel:
     for name, value in HAS.items():
         if (found := getattr(config, name)) != value:
             raise ValueError(f"model.{name}={found}: Marian has {value}")
-    theirs = MarianMTModel(_config(config)).eval()
+    theirs = MarianMTModel(marian_config(config)).eval()
     theirs.set_attn_implementation(attention)
     theirs.generation_config = GenerationConfig.from_model_config(theirs.config)
     with torch.no_grad():
@@ -67,7 +67,8 @@ def logits(model: MarianMTModel, batch: Batch) -> Tensor:
     return found
 
 
-def _config(ours: ModelConfig) -> MarianConfig:
+def marian_config(ours: ModelConfig) -> MarianConfig:
+    """Theirs of the same sizes."""
     return MarianConfig(
         vocab_size=ours.target_vocab_size,
         max_position_embeddings=ours.max_length,
