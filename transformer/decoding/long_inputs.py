@@ -15,6 +15,7 @@ from jaxtyping import Float
 
 from transformer.common.errors import InputError
 from transformer.data.features.read_source import ReadSource, Times
+from transformer.data.features.windows import quietest_cut
 from transformer.data.text.phrases import OTHER, SENTENCE_ENDS, char_kind
 from transformer.data.tokenization.normalization import WORD_START
 from transformer.data.tokenization.tags import is_tag
@@ -128,18 +129,16 @@ def part_lengths(subwords: Sequence[str], limit: int) -> list[int]:
 
 
 def window_lengths(vectors: Float[np.ndarray, "length channel"], limit: int) -> list[int]:
-    """Lengths of the windows of a source of vectors: at most ``limit``, cut where it is quietest.
+    """Lengths of the windows of a source of vectors: at most ``limit``, each to a `quietest_cut`.
 
-    A cut is in the last fifth of the window, before the vector whose mean is the smallest.
+    The loudness of a vector is the mean of its numbers.
     """
     loudness = np.nanmean(vectors, axis=1)
     lengths = []
     start = 0
     while len(vectors) - start > limit:
-        first = start + max(1, limit - limit // 5)
-        cut = first + int(loudness[first : start + limit + 1].argmin())
-        lengths.append(cut - start)
-        start = cut
+        lengths.append(quietest_cut(loudness[start:], limit))
+        start += lengths[-1]
     return [*lengths, len(vectors) - start]
 
 
