@@ -155,6 +155,8 @@ class Segment:
     """The tags that its translation begins with (``Tags.given``)."""
     times: Times | None = None
     """Of a sound."""
+    language: str | None = None
+    """Of a sound, if the model has tags of languages."""
 
     def requiring(self, phrases: Sequence[str]) -> "Segment":
         """The segment with more required phrases."""
@@ -210,7 +212,14 @@ def file_segments(
             prefix = "" if index else constraints.prefix
             of_part = replace(constraints, must=(), prefix=prefix) or None
         segments.append(
-            Segment(part.vectors, of_part, len(parts) > 1, tuple(target_tags), part.times)
+            Segment(
+                part.vectors,
+                of_part,
+                len(parts) > 1,
+                tuple(target_tags),
+                part.times,
+                source.tags.source,
+            )
         )
     return segments
 
