@@ -39,6 +39,8 @@ def read_rows(
         first += table.metadata.row_group(groups.pop(0)).num_rows
     if not groups:
         return
-    for batch in table.iter_batches(_ROWS, row_groups=groups, columns=columns):
+    # No threads: processes are forked meanwhile.
+    batches = table.iter_batches(_ROWS, row_groups=groups, columns=columns, use_threads=False)
+    for batch in batches:
         yield from batch.slice(min(max(start - first, 0), batch.num_rows)).to_pylist()
         first += batch.num_rows
