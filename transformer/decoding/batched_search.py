@@ -202,7 +202,7 @@ def detect_languages(
 
     Source: Radford et al. 2022, section 2.3. A sound is a window that the model reads.
     """
-    found = [""] * len(sounds)
+    detected = [""] * len(sounds)
     device = next(model.parameters()).device
     languages = tokenizer.languages
     for batch in bucket_batches([len(sound) for sound in sounds], batch_tokens):
@@ -211,8 +211,8 @@ def detect_languages(
         following = step(torch.full((len(batch), 1), BOS, device=device))[:, 0]
         best = following[:, languages.start : languages.stop].argmax(1)
         for index, language in zip(batch, best.tolist(), strict=True):
-            found[index] = tokenizer.tags.targets[language]
-    return found
+            detected[index] = tokenizer.tags.targets[language]
+    return detected
 
 
 def hypothesis_texts(hypotheses: Sequence[Hypothesis], tokenizer: Tokenizer) -> list[str]:

@@ -470,7 +470,10 @@ class Translator:
         sources = list(map(tokenizer.vector_source.opened, files))
         if not tokenizer.tags.detects_language:
             return sources
-        tags = [tokenizer.tags.of_sound(one.tags.over(tokenizer.source_tags)) for one in sources]
+        tags = [
+            tokenizer.tags.with_languages(source.tags.over(tokenizer.source_tags))
+            for source in sources
+        ]
         window = tokenizer.vector_source.extractor.window
         first = {
             index: source_windows(source, self.limits, window)[0].vectors
@@ -481,7 +484,7 @@ class Translator:
             self.ensemble, list(first.values()), tokenizer, self.batch_tokens
         )
         for index, language in zip(first, languages, strict=True):
-            tags[index] = tokenizer.tags.of_sound(tags[index]._replace(source=language))
+            tags[index] = tokenizer.tags.with_languages(tags[index]._replace(source=language))
         return [source.with_tags(known) for source, known in zip(sources, tags, strict=True)]
 
     def _with_phrases(self, segments: list[Segment], must: Sequence[str]) -> list[Segment]:

@@ -35,7 +35,7 @@ class Direction:
     _sampled: dict[float, "Direction"] = field(
         default_factory=dict, init=False, compare=False, repr=False
     )
-    _of_sound: dict[SourceTags, "Direction"] = field(
+    _between: dict[SourceTags, "Direction"] = field(
         default_factory=dict, init=False, compare=False, repr=False
     )
 
@@ -70,16 +70,16 @@ class Direction:
         tags = self.translator.tokenizer.tags
         return {_lower(code): code for code in tags.targets} if tags.detects_language else {}
 
-    def of_sound(self, source: str | None, target: str | None) -> "Direction":
+    def between(self, source: str | None, target: str | None) -> "Direction":
         """The direction from a language of sound, or a detected one, to a target, or to the same.
 
         The languages are codes of the model. Made once, so that requests share batches.
         """
         tags = self.tags._replace(source=source, target=target)
-        if tags not in self._of_sound:
+        if tags not in self._between:
             codes = [_lower(code or source or self.target) for code in (source, target)]
-            self._of_sound[tags] = replace(self, source=codes[0], target=codes[1], tags=tags)
-        return self._of_sound[tags]
+            self._between[tags] = replace(self, source=codes[0], target=codes[1], tags=tags)
+        return self._between[tags]
 
     @property
     def kind(self) -> str:

@@ -170,7 +170,7 @@ class Tags:
             self.indices(tags)  # raises InputError if one is missing
             names.append(_TARGET.format(tags.target))
         if self.speech is not None:
-            names = self._speech_names(self.of_sound(tags))
+            names = self._speech_names(self.with_languages(tags))
         return [self.spelled.index(name) for name in names]
 
     @property
@@ -178,7 +178,7 @@ class Tags:
         """Whether the language of a sound may be unknown: the model detects it."""
         return self.speech is not None and self.both_sides
 
-    def of_sound(self, tags: SourceTags) -> SourceTags:
+    def with_languages(self, tags: SourceTags) -> SourceTags:
         """Add the tags that follow from the others; without a source, the model must detect it.
 
         A sound is written down in its own language, unless the target is `TRANSLATES_TO`.

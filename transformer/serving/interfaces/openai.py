@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
@@ -162,12 +163,18 @@ class OpenAI:
         return _Asked(direction, form_of_answer, round(temperature, 1))
 
     def _direction(self, task: str, model: str, language: str) -> Direction:
-        named = [one for one in self._directions if f"{one.source}-{one.target}" == model.lower()]
-        found = named or self._directions
+        named = [
+            direction
+            for direction in self._directions
+            if f"{direction.source}-{direction.target}" == model.lower()
+        ]
+        directions = named or self._directions
         code = None
         if task == "transcriptions" and language:
-            known = [code for one in found for code in (one.target, *one.sound_languages)]
-            known = list(dict.fromkeys(known))
+            written = [
+                {direction.target: None, **direction.sound_languages} for direction in directions
+            ]
+            known = list(dict.fromkeys(chain.from_iterable(written)))
             code = self.queue.directions.code(language, known)
             if code is None:
                 listed = ", ".join(known[:20]) + (", …" if known[20:] else "")
@@ -175,26 +182,31 @@ class OpenAI:
                     "language",
                     f"language {language!r} is not written by a model here; one of {listed} is",
                 )
-            found = [one for one in found if code in (one.target, *one.sound_languages)]
-        elif task == "translations":
-            bases = [one.target.partition("-")[0] for one in found]
-            english = [
-                one
-                for one, base in zip(found, bases, strict=True)
-                if base == TRANSLATES_TO or one.sound_languages
+            directions = [
+                direction
+                for direction, codes in zip(directions, written, strict=True)
+                if code in codes
             ]
-            found = english or found
+        elif task == "translations":
+            english = [
+                direction
+                for direction in directions
+                if direction.target.partition("-")[0] == TRANSLATES_TO or direction.sound_languages
+            ]
+            directions = english or directions
         # A model such as Whisper's writes a sound down from its language to the same.
         writes_down = task == "transcriptions"
-        direction = min(found, key=lambda one: (one.source == one.target) is not writes_down)
+        direction = min(
+            directions, key=lambda each: (each.source == each.target) is not writes_down
+        )
         languages = direction.sound_languages
         if not languages:
             return direction
         if task == "translations":
-            return direction.of_sound(direction.tags.source if named else None, TRANSLATES_TO)
+            return direction.between(direction.tags.source if named else None, TRANSLATES_TO)
         if code is not None:
-            return direction.of_sound(languages[code], None)
-        return direction if named else direction.of_sound(None, None)
+            return direction.between(languages[code], None)
+        return direction if named else direction.between(None, None)
 
     async def _transcript(self, upload: BinaryIO, name: str, asked: _Asked) -> _Transcript:
         async with asyncio.timeout(self.limits.seconds):
@@ -212,7 +224,7 @@ class OpenAI:
         parts = windows[:1] if detects else windows
         translations = await self.queue.translate_read(parts, Options(direction))
         if detects:
-            direction = direction.of_sound(translations[0].language, direction.tags.target)
+            direction = direction.between(translations[0].language, direction.tags.target)
             translations += await self.queue.translate_read(windows[1:], Options(direction))
         assert source.times is not None
         segments = []
