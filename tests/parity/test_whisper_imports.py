@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 import soundfile
 import torch
@@ -16,6 +18,8 @@ from tests.helpers.lazy import hf
 from tests.helpers.sounds import RATE, sound_files
 from transformer.__main__ import main
 from transformer.data.batching.batch import pad_source
+from transformer.data.features.reference import Reference
+from transformer.data.features.windows import sound_windows
 from transformer.data.tokenization.tags import SourceTags, TaggedText
 from transformer.decoding.translator import Translator
 from transformer.interchange.architectures.subwords import ImportedIds
@@ -163,6 +167,72 @@ def test_texts_are_those_of_transformers(
             for translation in translator.translate(sources)
         ]
         assert ours == expected
+
+
+@pytest.mark.parametrize("count", [20, pytest.param(100, marks=pytest.mark.thorough)])
+def test_languages_are_those_of_transformers(count: int, imported: Callable[[str], Case]) -> None:
+    case = imported("whisper")
+    files, features = heard(case, count)
+    ours = deepcopy(case.translator.model)
+    theirs = deepcopy(case.model)
+    languages = list(case.translator.tokenizer.languages)
+    ids = [case.ids.rows[number] for number in languages]
+    # Random symbols do not tell sounds apart: these are the directions in which states differ.
+    start = torch.full((count, 1), theirs.generation_config.decoder_start_token_id)
+    with torch.no_grad():
+        states = theirs.model(features, decoder_input_ids=start).last_hidden_state[:, 0]
+        mean = states.mean(0)
+        directions = torch.linalg.svd(states - mean, full_matrices=False).Vh[:2]
+        directions -= torch.outer(directions @ mean, mean) / mean.dot(mean)
+        rows = 10 * torch.cat([directions, -directions])
+        theirs.get_output_embeddings().weight[ids] = rows
+        ours.projection.weight[languages] = rows
+    expected = theirs.detect_language(features).tolist()
+    assert len(set(expected)) > 2
+    search = replace(case.translator.search, max_length_offset=3)
+    translator = replace(case.translator, ensemble=ours, search=search)
+    found = translator.translate(files)
+    known = dict(zip(translator.tokenizer.tags.targets, ids, strict=True))
+    assert [known[str(translation.language)] for translation in found] == expected
+    # As if the language was given: without a target, the sound is written down in it.
+    for to in (None, "en"):
+        given = [
+            TaggedText(file, SourceTags(to or one.language, source=one.language))
+            for file, one in zip(files, found, strict=True)
+        ]
+        asked = [TaggedText(file, SourceTags(to)) for file in files]
+        assert translator.translate(asked) == translator.translate(given)
+    # Of a target other than English, the sound has the same language.
+    [german] = translator.translate([TaggedText(files[0], SourceTags("de"))])
+    [given_one] = translator.translate([TaggedText(files[0], SourceTags("de", source="de"))])
+    assert german == given_one and german.language == "de"
+    # A long sound has the language of its first window.
+    samples = np.concatenate([soundfile.read(file)[0] for file in files[:6]])
+    name = str(case.folder / "long.wav")
+    soundfile.write(name, samples, RATE, subtype="FLOAT")
+    [long] = translator.translate([name])
+    speech = translator.tokenizer.vector_source.config.speech
+    first = next(sound_windows(Reference(name), speech))[2]
+    extractor = hf.WhisperFeatureExtractor.from_pretrained(case.folder / "there")
+    window = extractor(first, sampling_rate=RATE, return_tensors="pt").input_features
+    assert long.parts > 1
+    assert known[str(long.language)] == theirs.detect_language(window).item()
+
+
+def test_the_language_of_a_line_may_be_unknown(
+    imported: Callable[[str], Case], tmp_path: Path
+) -> None:
+    case = imported("whisper")
+    files = heard(case, 4)[0]
+    rows = [{}, {"from": "de"}, {"to": "de"}, {"to": "en", "from": "ja"}]
+    lines = [json.dumps({"text": file, **row}) for file, row in zip(files, rows, strict=True)]
+    (tmp_path / "in").write_text("\n".join(lines))
+    call = ["translate", f"checkpoint={case.folder / 'run'}", f"input={tmp_path / 'in'}"]
+    call += ["input_format=json", "format=json", f"output={tmp_path / 'out'}"]
+    assert main([*call, "decoding.max_length_offset=3"]) == 0
+    found = [json.loads(line)["language"] for line in (tmp_path / "out").read_text().splitlines()]
+    assert found[1:] == ["de", "de", "ja"]
+    assert found[0] in case.translator.tokenizer.tags.targets
 
 
 @pytest.mark.parametrize(

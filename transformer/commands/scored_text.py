@@ -58,8 +58,8 @@ def own_text(keys: ScoredTextKeys, run: RunConfig | None = None) -> Split | None
         return Split(corpus, repeated_sources=data.repeated_sources)
     if (source is None) != (reference is None):
         raise InputError(
-            "source=FILE and reference=FILE go together; give both or neither, or one TSV or JSONL "
-            "file of both as source="
+            "source=FILE and reference=FILE go together; give both or neither, or one TSV, JSONL "
+            "or Parquet file of both as source="
         )
     if source is None or reference is None:
         return None

@@ -31,6 +31,7 @@ from transformer.model.attention.masks import Source
 from transformer.model.head_masks import HeadName
 from transformer.model.transformer import Transformer
 from transformer.settings.decoding import SearchConfig
+from transformer.settings.tokenizer import BOS
 
 if TYPE_CHECKING:
     from transformer.decoding.constraints.compile import CompiledConstraints, ConstraintCompiler
@@ -192,6 +193,26 @@ class SpeechRules:
         from transformer.decoding.search.speech import TimedStep
 
         return TimedStep(step, self.times, self.first_tag)
+
+
+def detect_languages(
+    model: Model, sounds: Sequence[Row], tokenizer: Tokenizer, batch_tokens: int
+) -> list[str]:
+    """Return the language of each sound: its tag is the most probable first token.
+
+    Source: Radford et al. 2022, section 2.3. A sound is a window that the model reads.
+    """
+    detected = [""] * len(sounds)
+    device = next(model.parameters()).device
+    languages = tokenizer.languages
+    for batch in bucket_batches([len(sound) for sound in sounds], batch_tokens):
+        step = build_step(model, pad_source([sounds[index] for index in batch]).to(device), 1)
+        # batch beam vocab -> batch language
+        following = step(torch.full((len(batch), 1), BOS, device=device))[:, 0]
+        best = following[:, languages.start : languages.stop].argmax(1)
+        for index, language in zip(batch, best.tolist(), strict=True):
+            detected[index] = tokenizer.tags.targets[language]
+    return detected
 
 
 def hypothesis_texts(hypotheses: Sequence[Hypothesis], tokenizer: Tokenizer) -> list[str]:

@@ -15,6 +15,7 @@ from jaxtyping import Float
 
 from transformer.common.errors import InputError
 from transformer.data.features.read_source import ReadSource, Times
+from transformer.data.features.windows import quietest_cut
 from transformer.data.text.phrases import OTHER, SENTENCE_ENDS, char_kind
 from transformer.data.tokenization.normalization import WORD_START
 from transformer.data.tokenization.tags import is_tag
@@ -128,18 +129,16 @@ def part_lengths(subwords: Sequence[str], limit: int) -> list[int]:
 
 
 def window_lengths(vectors: Float[np.ndarray, "length channel"], limit: int) -> list[int]:
-    """Lengths of the windows of a source of vectors: at most ``limit``, cut where it is quietest.
+    """Lengths of the windows of a source of vectors: at most ``limit``, each to a `quietest_cut`.
 
-    A cut is in the last fifth of the window, before the vector whose mean is the smallest.
+    The loudness of a vector is the mean of its numbers.
     """
     loudness = np.nanmean(vectors, axis=1)
     lengths = []
     start = 0
     while len(vectors) - start > limit:
-        first = start + max(1, limit - limit // 5)
-        cut = first + int(loudness[first : start + limit + 1].argmin())
-        lengths.append(cut - start)
-        start = cut
+        lengths.append(quietest_cut(loudness[start:], limit))
+        start += lengths[-1]
     return [*lengths, len(vectors) - start]
 
 
@@ -156,6 +155,8 @@ class Segment:
     """The tags that its translation begins with (``Tags.given``)."""
     times: Times | None = None
     """Of a sound."""
+    language: str | None = None
+    """Of a sound, if the model has tags of languages."""
 
     def requiring(self, phrases: Sequence[str]) -> "Segment":
         """The segment with more required phrases."""
@@ -211,7 +212,14 @@ def file_segments(
             prefix = "" if index else constraints.prefix
             of_part = replace(constraints, must=(), prefix=prefix) or None
         segments.append(
-            Segment(part.vectors, of_part, len(parts) > 1, tuple(target_tags), part.times)
+            Segment(
+                part.vectors,
+                of_part,
+                len(parts) > 1,
+                tuple(target_tags),
+                part.times,
+                source.tags.source,
+            )
         )
     return segments
 

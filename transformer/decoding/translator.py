@@ -27,6 +27,7 @@ from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner, batched_attention, joined_links
 from transformer.decoding.batched_search import (
     ModelSearcher,
+    detect_languages,
     hypothesis_texts,
     max_source,
     max_subwords,
@@ -41,6 +42,7 @@ from transformer.decoding.long_inputs import (
     counting_split_lines,
     file_segments,
     join_parts,
+    source_windows,
     split_segments,
 )
 from transformer.decoding.search.model_step import Model, ensemble_members
@@ -111,6 +113,8 @@ class Translation:
     """On request, the failures of the text (``transformer/quality/failures/flags.py``)."""
     segments: tuple[TimedText, ...] | None = None
     """Of a sound: its windows, one after another, or the pieces between the times of the text."""
+    language: str | None = None
+    """Of a sound, given or detected, if the model has tags of languages."""
 
     @property
     def is_unfinished(self) -> bool:
@@ -122,8 +126,8 @@ class Translation:
         return replace(self, unmet=constraints.unmet(self.text)) if constraints else self
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; ``parts`` only of a split source, ``segments`` of a sound, the rest on
-        request."""
+        """Plain values; ``parts`` only of a split source, ``language`` and ``segments`` of a
+        sound, the rest on request."""
         values = {
             "text": self.text,
             "score": self.score,
@@ -137,6 +141,7 @@ class Translation:
             "unmet": self.unmet,
             "parts": self.parts if self.parts > 1 else None,
             "flags": self.flags,
+            "language": self.language,
             "segments": self.segments
             and [
                 {"start": round(start, 3), "end": round(end, 3), "text": text}
@@ -319,7 +324,8 @@ class Translator:
         takes the translator's aligner.
 
         If the tokenizer reads files, a text is the path of a file, or a `ReadSource`; a long sound
-        is cut into windows. Raises InputError, which names it, for a file that cannot be read.
+        is cut into windows. A model such as Whisper detects the language of a sound without tags,
+        by its first window. Raises InputError, which names it, for a file that cannot be read.
         """
         if isinstance(texts, str):
             raise TypeError("translate takes a list of texts, not one string; give [text]")
@@ -438,16 +444,17 @@ class Translator:
         self, texts: Sequence[str], constraints: Sequence[Constraints | None]
     ) -> list[list[Segment]]:
         """The segments of each text; a blank text has none."""
-        target_tags = self.tokenizer.target_tags(texts)
-        if self.timestamps:
-            # The last symbol is that of a text without times.
-            target_tags = [tags[:-1] for tags in target_tags]
         if self.tokenizer.reads_files:
-            sources = map(self.tokenizer.vector_source.opened, texts)
+            sources = self._opened(texts)
+            target_tags = self.tokenizer.target_tags(sources)
+            if self.timestamps:
+                # The last symbol is that of a text without times.
+                target_tags = [tags[:-1] for tags in target_tags]
             return [
                 file_segments(source, constraint, self.tokenizer, self.limits, tags)
                 for source, constraint, tags in zip(sources, constraints, target_tags, strict=True)
             ]
+        target_tags = self.tokenizer.target_tags(texts)
         encoded = self.tokenizer.encode_source(texts)
         rows = zip(texts, encoded, constraints, target_tags, strict=True)
         return [
@@ -456,6 +463,29 @@ class Translator:
             )
             for text, subwords, constraint, tags in rows
         ]
+
+    def _opened(self, files: Sequence[str]) -> list[ReadSource]:
+        """The vectors of files, with their tags; the language of a sound is detected."""
+        tokenizer = self.tokenizer
+        sources = list(map(tokenizer.vector_source.opened, files))
+        if not tokenizer.tags.detects_language:
+            return sources
+        tags = [
+            tokenizer.tags.with_languages(source.tags.over(tokenizer.source_tags))
+            for source in sources
+        ]
+        window = tokenizer.vector_source.extractor.window
+        first = {
+            index: source_windows(source, self.limits, window)[0].vectors
+            for index, source in enumerate(sources)
+            if tags[index].source is None and len(source.vectors)
+        }
+        languages = detect_languages(
+            self.ensemble, list(first.values()), tokenizer, self.batch_tokens
+        )
+        for index, language in zip(first, languages, strict=True):
+            tags[index] = tokenizer.tags.with_languages(tags[index]._replace(source=language))
+        return [source.with_tags(known) for source, known in zip(sources, tags, strict=True)]
 
     def _with_phrases(self, segments: list[Segment], must: Sequence[str]) -> list[Segment]:
         """Require each phrase of a split text where it is anyway, or where it costs the least."""
@@ -547,6 +577,7 @@ class Translator:
             alignment=links,
             parts=len(segments),
             segments=self._timed(segments, [beam[0] for beam, _ in parts]),
+            language=segments[0].language,
         )
 
     def _labels(self, segment: Segment) -> list[str]:

@@ -128,6 +128,8 @@ class _Cleaner:
         self._pairs = checks.pairs
         self._steps = _steps(repairs)
         self._apply_repair = repair
+        if self._split.corpus.kind == "parquet":
+            raise InputError(f"{self._split.location}: clean writes lines; give it as .jsonl")
         self._paths = [*self._split.corpus.paths, *filter(None, [self._split.links])]
         if self._split.links is not None:
             # Reads them once, so that wrong links are an error.

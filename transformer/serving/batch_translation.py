@@ -76,6 +76,8 @@ class SentenceTranslation:
     flags: tuple[str, ...] = ()
     mean_log_probability: float = 0.0
     """Of its subwords and the end, in nats."""
+    language: str | None = None
+    """Of a sound, if the model has tags of languages."""
 
 
 @dataclass(frozen=True)
@@ -173,6 +175,7 @@ def _result(sentence: Sentence, translation: Translation) -> SentenceTranslation
         attention=attention,
         flags=translation.flags or (),
         mean_log_probability=as_output(translation).log_probability or 0.0,
+        language=translation.language,
     )
 
 

@@ -35,6 +35,9 @@ class Direction:
     _sampled: dict[float, "Direction"] = field(
         default_factory=dict, init=False, compare=False, repr=False
     )
+    _between: dict[SourceTags, "Direction"] = field(
+        default_factory=dict, init=False, compare=False, repr=False
+    )
 
     def wider(self, nbest: int) -> "Direction":
         """The direction with beam search and an n-best list; made once, so that caches stay."""
@@ -60,6 +63,23 @@ class Direction:
             translator = replace(self.translator, search=search)
             self._sampled[temperature] = replace(self, translator=translator, flagging=None)
         return self._sampled[temperature]
+
+    @property
+    def sound_languages(self) -> dict[str, str]:
+        """Languages of sound that the model detects, as Whisper: codes for clients, and its own."""
+        tags = self.translator.tokenizer.tags
+        return {_lower(code): code for code in tags.targets} if tags.detects_language else {}
+
+    def between(self, source: str | None, target: str | None) -> "Direction":
+        """The direction from a language of sound, or a detected one, to a target, or to the same.
+
+        The languages are codes of the model. Made once, so that requests share batches.
+        """
+        tags = self.tags._replace(source=source, target=target)
+        if tags not in self._between:
+            codes = [_lower(code or source or self.target) for code in (source, target)]
+            self._between[tags] = replace(self, source=codes[0], target=codes[1], tags=tags)
+        return self._between[tags]
 
     @property
     def kind(self) -> str:

@@ -83,9 +83,9 @@ class DataConfig(Settings, group="data"):
     """"pocket" (built in); a published one (``PUBLISHED`` in corpora/catalog.py), downloaded;
     "files" or "folder" (the user's own)."""
     source: str = "en"
-    """Language code of the source side; with JSONL, the key of its text."""
+    """Language code of the source side; with JSONL and Parquet, the key of its text."""
     target: str = "de"
-    """Language code of the target side; with JSONL, the key of its text."""
+    """Language code of the target side; with JSONL and Parquet, the key of its text."""
     source_kind: SourceKind = "text"
     """"speech", "image", "vectors": a source is the path of a file, beside the file that names it,
     and becomes a sequence of vectors (data/features)."""
@@ -94,9 +94,10 @@ class DataConfig(Settings, group="data"):
     vectors: VectorsConfig = field(default_factory=VectorsConfig)
     root: str | None = None
     train: str | Sequence[str] | None = None
-    """files: [SOURCE, TARGET, other TARGETS…] of plain text, or one TSV or JSONL file, whose target
-    may be a list; each may be .gz. With ``streaming``: shards, or globs of shards, also at URLs;
-    TSV, JSONL or Parquet, or [SOURCES, TARGETS] of plain text."""
+    """files: [SOURCE, TARGET, other TARGETS…] of plain text, or one TSV, JSONL or Parquet file. A
+    target may be a list in JSONL and Parquet; all but Parquet may be .gz. With ``streaming``:
+    shards, or globs of shards, also at URLs; TSV, JSONL or Parquet, or [SOURCES, TARGETS] of plain
+    text."""
     validation: str | Sequence[str] | None = None
     test: str | Sequence[str] | None = None
     validation_size: Annotated[int, Range(0)] = 1000

@@ -12,7 +12,11 @@ import requests
 import soundfile
 
 from tests.helpers.decoding.file_translators import RATE, file_translator, write_sound
+from tests.helpers.interchange.architecture_folders import whisper_folder
 from tests.helpers.serving.served import ask, serving
+from transformer.__main__ import main
+from transformer.common.language_names import language_name
+from transformer.data.tokenization.tags import SourceTags, TaggedText
 from transformer.decoding.translator import Translator
 from transformer.serving.access import Client
 
@@ -110,6 +114,34 @@ def test_wrong_requests(
     assert isinstance(body, dict)
     assert (body["type"], body["param"], body["code"]) == ("invalid_request_error", param, None)
     assert "/tmp" not in body["message"]
+
+
+def test_whisper_detects_the_language(tmp_path: Path) -> None:
+    call = ["import", f"checkpoint={whisper_folder(tmp_path / 'there')}", "languages=de-de"]
+    assert main([*call, f"output={tmp_path / 'run'}"]) == 0
+    model = Translator.load(tmp_path / "run")
+    sound = write_sound(tmp_path / "a.wav", 2.5)
+    wanted = [SourceTags(), SourceTags("ja", source="ja"), SourceTags("en")]
+    detected, japanese, english = model.translate([TaggedText(str(sound), w) for w in wanted])
+    texts = [one.text for one in (detected, japanese, english)]
+    assert len(set(texts)) == 3
+    of: dict[str, Any] = {"file": sound.read_bytes(), "model": "a"}
+    of["response_format"] = "verbose_json"
+    with serving(translator=model, pairs=[("de", "de")]) as url:
+        audio = client(url).audio
+        answers = [
+            audio.transcriptions.create(**of),
+            audio.transcriptions.create(language="ja", **of),
+            audio.translations.create(**of),
+        ]
+        assert audio.transcriptions.create(temperature=1, **of).language == answers[0].language
+        with pytest.raises(openai.BadRequestError, match="one of de, en, ja, haw is"):
+            audio.transcriptions.create(language="fr", **of)
+    for answer, offline in zip(answers, (detected, japanese, english), strict=True):
+        assert offline.segments is not None and len(offline.segments) > 1
+        assert [one.text for one in answer.segments] == [one.text for one in offline.segments]
+    languages = [language_name(str(detected.language)).lower(), "japanese", "english"]
+    assert [answer.language for answer in answers] == languages
 
 
 def test_missing_parameters(url: str, sound: Path) -> None:

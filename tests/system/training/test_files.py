@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -54,6 +56,17 @@ def test_a_damaged_sound_is_named_before_training(home: Path, tmp_path: Path) ->
     code, _, stderr = verb("train", *overrides, "hydra.run.dir=bad", home=home)
     assert code == 2
     assert "train/8.wav" in stderr.splitlines()[-1]
+
+
+@pytest.mark.thorough
+def test_bytes_of_parquet_train_as_files_do(home: Path) -> None:
+    rows = [line.split("\t") for line in (home / "train.tsv").read_text().splitlines()]
+    sounds = [(home / name).read_bytes() for name, _ in rows]
+    columns = {"first": [b"no sound"] * len(rows), "sound": sounds, "en": [row[1] for row in rows]}
+    pq.write_table(pa.table(columns), home / "train.parquet", row_group_size=25)
+    trained(home, *ONE, run="files")
+    trained(home, *ONE, f"data.train={home}/train.parquet", run="rows")
+    assert distance(curve(home / "rows"), curve(home / "files")) == 0
 
 
 @pytest.mark.thorough

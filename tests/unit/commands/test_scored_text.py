@@ -69,7 +69,7 @@ def test_a_file_of_both_sides_is_read_as_training_reads_it(tmp_path: Path) -> No
     tagged = replace(run.data, features=";", repeated_sources=True)
     split = own_text(keys, replace(run, data=tagged))
     assert split is not None and pairs_to_score(split) == [("a\tV", ("x", "y"))]
-    with pytest.raises(InputError, match="or one TSV or JSONL file of both as source="):
+    with pytest.raises(InputError, match="or one TSV, JSONL or Parquet file of both"):
         own_text(ScoredTextKeys(source=tmp_path / "plain"), run)
 
 

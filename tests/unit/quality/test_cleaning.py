@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.helpers.data.corpora import data_config
@@ -263,6 +265,13 @@ def test_no_pair_of_the_files_is_held_out(tmp_path: Path) -> None:
     for changes in ({"train": None}, {"corpus": "pocket"}, {"root": "here"}):
         with pytest.raises(InputError, match="data"):
             given_texts(data_config(tmp_path, **changes))
+
+
+def test_rows_of_parquet_are_refused(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"en": ["a"], "de": ["b"]}), tmp_path / "a.parquet")
+    split = Split(Corpus.of(tmp_path / "a.parquet", "en", "de"))
+    with pytest.raises(InputError, match=r"a\.parquet: clean writes lines; give it as \.jsonl"):
+        cleaned({"train": split}, tmp_path / "out")
 
 
 def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:

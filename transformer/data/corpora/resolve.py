@@ -27,8 +27,9 @@ FOLDER_NAMES = {
 
 
 NO_TRAINING_TEXT = (
-    "data=files needs the training text; set data.train=[SOURCE,TARGET], or data.train=FILE.tsv or "
-    "FILE.jsonl (a run that was imported: import it again with validation=[SOURCE,TARGET])"
+    "data=files needs the training text; set data.train=[SOURCE,TARGET], or data.train=FILE.tsv, "
+    "FILE.jsonl or FILE.parquet (a run that was imported: import it again with "
+    "validation=[SOURCE,TARGET])"
 )
 
 
@@ -130,7 +131,11 @@ def find_corpus_splits(config: DataConfig) -> dict[str, Split]:
     splits = {
         name: replace(
             split,
-            corpus=replace(split.corpus, features=config.features is not None),
+            corpus=replace(
+                split.corpus,
+                features=config.features is not None,
+                source_files=config.source_kind != "text",
+            ),
             tags=tags,
             sentences=config.documents or 1,
             repeated_sources=config.repeated_sources,
@@ -143,13 +148,7 @@ def find_corpus_splits(config: DataConfig) -> dict[str, Split]:
     missing = {name: size for name, size in sizes.items() if name not in splits and size > 0}
     if "train" in splits and missing and (config.documents or 1) == 1:
         splits |= hold_out(splits["train"], missing, given_path(config.cache))
-    if config.source_kind == "text":
-        return splits
-    # The pairs were held out by the paths as they are written: in another folder they are the same.
-    return {
-        name: replace(split, corpus=replace(split.corpus, source_files=True))
-        for name, split in splits.items()
-    }
+    return splits
 
 
 def pocket_splits(source: str, target: str) -> dict[str, Split]:

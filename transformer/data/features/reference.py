@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from io import BufferedIOBase
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from transformer.common.files import given_path
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_FRAGMENT = re.compile(r"(?P<path>.*)#(?P<fragment>(t|row|speed)=[^#]*)", re.DOTALL)
+_FRAGMENT = re.compile(r"(?P<path>.*)#(?P<fragment>(t|row|column|speed)=[^#]*)", re.DOTALL)
 _NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]*)?")
 _ROW = re.compile(r"[0-9]{1,18}")
 SPEEDS = (0.5, 2.0)
@@ -30,8 +31,9 @@ class Reference:
     """A file, or a part of it, as in W3C Media Fragments: ``talk.wav#t=1.5,4.2``.
 
     ``start`` and ``end`` are seconds of a sound, before its ``speed`` changes; without ``end`` it
-    is the end of the file. ``row`` counts rows of a Parquet file from 0. Keys are joined by ``&``:
-    ``clips.parquet#row=12&speed=0.9``. Any other ``#`` belongs to the name of the file.
+    is the end of the file. ``row`` counts rows of a Parquet file from 0; without ``column``, it is
+    the first column of bytes. Keys are joined by ``&``: ``clips.parquet#row=12&column=sound``; the
+    name of a column is percent-encoded. Any other ``#`` belongs to the name of the file.
     """
 
     path: str
@@ -39,6 +41,7 @@ class Reference:
     end: float | None = None
     row: int | None = None
     speed: float = 1.0
+    column: str | None = None
 
     @classmethod
     def parse(cls, text: str) -> "Reference":
@@ -54,18 +57,23 @@ class Reference:
                 if read is None or key in values:
                     raise InputError(f"{part!r} is {'given twice' if read else 'unknown'}")
                 values[key] = read(value)
+            if "column" in values and "row" not in values:
+                raise InputError("column= names no row")
         except InputError as error:
             raise InputError(
-                f"{printable(text)}: {error}; write #t=START,END (seconds), #row=NUMBER or "
-                "#speed=FACTOR, joined by &"
+                f"{printable(text)}: {error}; write #t=START,END (seconds), #row=NUMBER, "
+                "&column=NAME or #speed=FACTOR, joined by &"
             ) from error
         start, end = values.get("t", (0.0, None))
-        return cls(match["path"], start, end, values.get("row"), values.get("speed", 1.0))
+        row, column = values.get("row"), values.get("column")
+        return cls(match["path"], start, end, row, values.get("speed", 1.0), column)
 
     def __str__(self) -> str:
         parts = []
         if self.row is not None:
             parts.append(f"row={self.row}")
+            if self.column is not None:
+                parts.append(f"column={quote(self.column, safe='')}")
         if self.start or self.end is not None:
             start = _written(self.start) if self.start else ""
             parts.append(f"t={start}," + ("" if self.end is None else _written(self.end)))
@@ -104,7 +112,7 @@ def _speed(text: str) -> float:
     return speed
 
 
-_READERS: dict[str, Any] = {"t": _times, "row": _row, "speed": _speed}
+_READERS: dict[str, Any] = {"t": _times, "row": _row, "column": unquote, "speed": _speed}
 
 
 def _written(number: float) -> str:
@@ -149,8 +157,8 @@ def source_errors(
 def opened(reference: Reference) -> Iterator[BufferedIOBase]:
     """The bytes of a source as a file to read: a file, or a value of a Parquet file's row.
 
-    The value is that of the first column of bytes, or of structs of ``bytes`` and ``path``, as the
-    library ``datasets`` writes them. A struct without bytes names a file beside the Parquet file.
+    Without ``reference.column``, the value is that of the first column that `holds_bytes`. A text,
+    or a struct without bytes, names a file beside the Parquet file.
 
     Raises InputError, which may not name the source, or the OSError of the file.
     """
@@ -159,7 +167,7 @@ def opened(reference: Reference) -> Iterator[BufferedIOBase]:
             yield file
         return
     with source_errors(reference, "a Parquet file", "name rows of Parquet files alone", IndexError):
-        value = _row_value(reference.path, reference.row)
+        value = _row_value(reference)
     if isinstance(value, str):
         folder = reference.path.rpartition("/")[0]
         with _file(os.path.join(folder, value)) as file:
@@ -167,6 +175,8 @@ def opened(reference: Reference) -> Iterator[BufferedIOBase]:
         return
     if not value:
         raise InputError("the row has no bytes; leave it out")
+    if not isinstance(value, bytes):
+        raise InputError(f"the column {reference.column!r} has no bytes; name another (column=)")
     yield io.BytesIO(value)
 
 
@@ -187,10 +197,22 @@ def _file(path: str) -> Iterator[BufferedIOBase]:
         yield file
 
 
-def _row_value(path: str, row: int) -> bytes | str | None:
+def holds_bytes(kind: "pa.DataType") -> bool:
+    """Whether a column has bytes, or structs of bytes and path, as those of ``datasets``."""
+    import pyarrow as pa
+
+    if pa.types.is_struct(kind):
+        return any(kind.get_field_index(name) >= 0 for name in ("bytes", "path"))
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def _row_value(reference: Reference) -> Any:
     """The bytes of a row, or the path that it has in their place."""
+    path = reference.path
+    row = reference.row
+    assert row is not None
     state = "" if "://" in path else str(os.stat(given_path(path)).st_mtime_ns)
-    column, ends = _row_groups(path, state)
+    column, ends = _row_groups(path, state, reference.column)
     total = ends[-1] if ends else 0
     if row >= total:
         raise InputError(f"the file has {total:,} rows, and #row= counts from 0; name one of them")
@@ -204,24 +226,22 @@ def _row_value(path: str, row: int) -> bytes | str | None:
 
 # `state`: what changes with the file.
 @lru_cache(maxsize=64)
-def _row_groups(path: str, state: str) -> tuple[str, tuple[int, ...]]:
-    """The column of bytes, and the number of rows up to the end of each group."""
-    import pyarrow as pa
+def _row_groups(path: str, state: str, column: str | None) -> tuple[str, tuple[int, ...]]:
+    """The column, by default the first of bytes, and the row at which each group ends."""
     import pyarrow.parquet as pq
 
     with _file(path) as file, pq.ParquetFile(file) as parquet:
         metadata = parquet.metadata
         sizes = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
-        for field in parquet.schema_arrow:
-            if pa.types.is_binary(field.type) or pa.types.is_large_binary(field.type):
-                break
-            if pa.types.is_struct(field.type) and field.type.get_field_index("bytes") >= 0:
-                break
-            if pa.types.is_struct(field.type) and field.type.get_field_index("path") >= 0:
-                break
-        else:
+        schema = parquet.schema_arrow
+        if column is None:
+            column = next((field.name for field in schema if holds_bytes(field.type)), None)
+        if column is None:
             raise InputError("no column has bytes; write one of type binary, or {bytes, path}")
-        return field.name, tuple(int(end) for end in np.cumsum(sizes))
+        if column not in schema.names:
+            known = ", ".join(schema.names)
+            raise InputError(f"no column {column!r} (columns: {known}); name one of them (column=)")
+        return column, tuple(int(end) for end in np.cumsum(sizes))
 
 
 # Rows are often read one after another, and Parquet unpacks groups of them; the last stays in

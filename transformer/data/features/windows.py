@@ -1,4 +1,4 @@
-"""Windows of a long sound, each of which is filled to one length."""
+"""Windows of a long sound: where they are cut, and those that are filled to one length."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,8 +16,8 @@ def sound_windows(
 ) -> Iterator[tuple[float, float, Float[np.ndarray, " sample"]]]:
     """Read a sound in windows of at most ``speech.seconds``: start, end (seconds), and samples.
 
-    A cut is in the last fifth of a window, in the middle of the ``speech.window`` samples of the
-    least energy. One window is in memory at a time. Raises as `read_audio`.
+    A cut is a `quietest_cut` of ``speech.window`` samples, by their energy. One window is in memory
+    at a time. Raises as `read_audio`.
     """
     assert speech.seconds is not None
     size = max(1, round(speech.seconds * speech.sample_rate))
@@ -32,15 +32,20 @@ def sound_windows(
         if is_last:
             yield start, end, samples
             return
-        first = max(1, size - size // 5)
-        cut = first + _quietest(samples[first:size], speech.window)
+        cut = quietest_cut(np.square(samples, dtype=np.float64), size, speech.window)
         following = start + cut / speech.sample_rate * second
         yield start, following, samples[:cut]
         start = following
 
 
-def _quietest(samples: Float[np.ndarray, " sample"], width: int) -> int:
-    """The middle of the ``width`` samples of the least energy; the first of equal ones."""
-    width = min(width, len(samples))
-    total = np.concatenate([[0.0], np.cumsum(np.square(samples, dtype=np.float64))])
-    return int((total[width:] - total[:-width]).argmin()) + width // 2
+def quietest_cut(loudness: Float[np.ndarray, " step"], size: int, width: int = 1) -> int:
+    """Where a window of at most ``size`` steps ends, so that the cut is in no word.
+
+    It is in the last fifth, in the middle of the ``width`` steps of the least loudness; the first
+    of equal ones.
+    """
+    first = max(1, size - size // 5)
+    loudness = loudness[first : size + 1]
+    width = min(width, len(loudness))
+    total = np.concatenate([[0.0], np.cumsum(loudness, dtype=np.float64)])
+    return first + int((total[width:] - total[:-width]).argmin()) + width // 2

@@ -16,7 +16,6 @@ from typing import Annotated
 
 import fsspec
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from transformer.common.errors import InputError
@@ -27,13 +26,12 @@ from transformer.data.text.parallel import (
     Pair,
     beside,
     check_two_keys,
+    parquet_pairs,
     parsed_pairs,
-    record_pair,
     unaligned,
 )
 from transformer.data.text.url_files import file_state, opened_url, url_errors, url_format
 
-_ROWS = 8_192
 # The number of a pair has its shard above these bits, and its row in them.
 _SHARD_BITS = 40
 
@@ -117,14 +115,18 @@ class ShardReader(ABC):
 
     def pairs(self) -> Iterator[Pair]:
         """Yield the next pairs, until some are skipped; InputError if one is no pair."""
-        pairs = self._read()
-        if self._shard.source_files:
-            if url_format(self._shard.urls[0]) in ("jsonl", "parquet"):
-                check_two_keys(self._shard.sides, self._shard.urls[0])
-            folder = self._shard.urls[0].rpartition("/")[0] or "."
-            pairs = ((beside(source, folder), target) for source, target in pairs)
-        with _explained(self._shard.urls[-1]):
-            yield from pairs
+        shard = self._shard
+        folder = shard.urls[0].rpartition("/")[0] or "."
+        if shard.source_files and url_format(shard.urls[0]) in ("jsonl", "parquet"):
+            check_two_keys(shard.sides, shard.urls[0])
+        with _explained(shard.urls[-1]):
+            for source, target in self._read():
+                if isinstance(target, AnotherTarget):
+                    raise InputError(f"{shard.urls[0]}: a stream has one target a line")
+                self.row += 1
+                if shard.source_files:
+                    source = beside(source, folder)
+                yield source, target
 
     def skip(self, count: int) -> int:
         """Skip pairs, and return how many there were; their text is not parsed or checked."""
@@ -165,7 +167,7 @@ class LineReader(ShardReader):
                 yield line
 
         lines = [decoded_lines(counted(index), url, first) for index, url in enumerate(shard.urls)]
-        pairs = parsed_pairs(
+        return parsed_pairs(
             lines,
             url_format(shard.urls[0]),
             shard.urls,
@@ -173,11 +175,6 @@ class LineReader(ShardReader):
             start=first,
             features=shard.features,
         )
-        for pair in pairs:
-            if isinstance(pair[1], AnotherTarget):
-                raise InputError(f"{shard.urls[0]}: a stream has one target a line")
-            self.row += 1
-            yield pair
 
     def _skip(self, count: int) -> None:
         skipped = [skip_lines(file, count) for file in self._files]
@@ -205,32 +202,14 @@ class RowReader(ShardReader):
         return ShardPosition(self.row)
 
     def _read(self) -> Iterator[Pair]:
-        table = self._table
-        (url,) = self._shard.urls
-        sides = self._shard.sides
-        columns = [name for name in table.schema_arrow.names if name in sides]
-        if len(columns) < len({*sides}):
-            # Raises InputError, which lists the columns.
-            record_pair(dict.fromkeys(table.schema_arrow.names, ""), sides, url)
-        # Bytes in a row are read when they become vectors.
-        kind = table.schema_arrow.field(sides[0]).type
-        of_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-        in_rows = self._shard.source_files and not (of_text or pa.types.is_dictionary(kind))
-        if in_rows:
-            columns.remove(sides[0])
-        first = 0
-        groups = list(range(table.num_row_groups))
-        while groups and first + table.metadata.row_group(groups[0]).num_rows <= self.row:
-            first += table.metadata.row_group(groups.pop(0)).num_rows
-        if not groups:
-            return
-        for batch in table.iter_batches(_ROWS, row_groups=groups, columns=columns):
-            for values in batch.slice(min(max(self.row - first, 0), batch.num_rows)).to_pylist():
-                if in_rows:
-                    values[sides[0]] = f"{url.rpartition('/')[2]}#row={self.row}"
-                self.row += 1
-                yield record_pair(values, sides, f"{url}:{self.row}")
-            first += batch.num_rows
+        shard = self._shard
+        return parquet_pairs(
+            self._table,
+            shard.urls[0],
+            shard.sides,
+            self.row + 1,
+            source_files=shard.source_files,
+        )
 
     def _skip(self, count: int) -> None:
         self.row = min(self.row + count, self._table.metadata.num_rows)

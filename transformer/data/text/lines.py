@@ -32,7 +32,7 @@ def read_lines(path: Path, max_line: int | None = None) -> Iterator[str]:
     ``max_line`` is the limit in bytes (``data.max_line``); None: MAX_LINE. Raises InputError if the
     file is missing, unreadable, damaged or not UTF-8, or a line is too long.
     """
-    with _opened(path) as raw:
+    with opened_file(path) as raw:
         file = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
         yield from decoded_lines(raw_lines(file, path, max_line), path)
 
@@ -126,7 +126,7 @@ def file_digest(path: Path, cache: Path | None = None) -> bytes:
     modification and of change: every write moves the second) are the same. A file changed within
     the last seconds is always hashed.
     """
-    with _opened(path) as file:
+    with opened_file(path) as file:
         state = os.fstat(file.fileno())
         settled = time.time() - state.st_ctime >= _SETTLED_SECONDS
         if cache is None or state.st_size < _LARGE or not settled:
@@ -140,7 +140,8 @@ def file_digest(path: Path, cache: Path | None = None) -> bytes:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[BufferedReader]:
+def opened_file(path: Path) -> Iterator[BufferedReader]:
+    """Open a file for its bytes; raises InputError if it is missing or cannot be read."""
     try:
         with path.open("rb") as file:
             yield file

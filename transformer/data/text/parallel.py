@@ -1,4 +1,4 @@
-"""Reads aligned lines: plain files, one TSV or one JSONL file, each also gzipped; one at a time."""
+"""Reads aligned text, a pair at a time: plain files, one TSV, JSONL or Parquet file."""
 
 import hashlib
 import json
@@ -8,11 +8,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from transformer.common.errors import InputError
 from transformer.common.files import given_path, remembered
-from transformer.data.features.reference import Reference
+from transformer.data.features.reference import Reference, holds_bytes
 from transformer.data.text.lines import file_digest, is_large, read_lines
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 Pair = tuple[str, str]
 Referenced = tuple[str, tuple[str, ...]]
@@ -41,7 +45,7 @@ class Corpus:
     """A JSONL key whose value changes where a document begins: SEPARATOR is put there."""
     max_line: int | None = None
     format: str | None = None
-    """"plain", "tsv", "jsonl" or "scan"; None: by the names of the files."""
+    """"plain", "tsv", "jsonl", "parquet" or "scan"; None: by the names of the files."""
     features: bool = False
     """Whether features of the source stand between source and target of a TSV file."""
     source_files: bool = False
@@ -62,9 +66,10 @@ class Corpus:
         formats = [file_format(path) for path in files]
         if document_key is None:
             plain = len(names) > 1 and {*formats} == {"plain"}
-            usable = plain or formats in (["tsv"], ["jsonl"])
+            usable = plain or formats in (["tsv"], ["jsonl"], ["parquet"])
             needed = (
-                "two plain files as [SOURCE,TARGET], or one .tsv or .jsonl file (each may be .gz)"
+                "two plain files as [SOURCE,TARGET], or one .tsv or .jsonl file (each may be .gz), "
+                "or one .parquet file"
             )
         else:
             usable = formats == ["jsonl"]
@@ -82,14 +87,18 @@ class Corpus:
 
     def __iter__(self) -> Iterator[Pair]:
         """Yield (source, target) line by line; after it, any `AnotherTarget` of the source."""
+        pairs = self.as_written()
         if not self.source_files:
-            return self._pairs()
-        if self.kind == "jsonl":
-            check_two_keys((self.source, self.target), self.paths[0])
+            return pairs
         folder = str(self.paths[0].parent.absolute())  # other files may name it, too
-        return ((beside(source, folder), target) for source, target in self._pairs())
+        return ((beside(source, folder), target) for source, target in pairs)
 
-    def _pairs(self) -> Iterator[Pair]:
+    def as_written(self) -> Iterator[Pair]:
+        """Yield the pairs; the path of a source is as the text has it."""
+        if self.source_files and self.kind in ("jsonl", "parquet"):
+            check_two_keys((self.source, self.target), self.paths[0])
+        if self.kind == "parquet":
+            return self._rows()
         lines = [read_lines(path, self.max_line) for path in self.paths]
         if self.kind == "scan":
             return scan_pairs(lines[0], self.paths[0])
@@ -101,6 +110,14 @@ class Corpus:
             document_key=self.document_key,
             features=self.features,
         )
+
+    def _rows(self) -> Iterator[Pair]:
+        from transformer.data.text.parquet import opened_table
+
+        path = self.paths[0]
+        with opened_table(path) as table:
+            sides = (self.source, self.target)
+            yield from parquet_pairs(table, path, sides, source_files=self.source_files)
 
     def fingerprint(self, cache: Path | None = None) -> str:
         """Return a hash of content, formats and keys; ``cache`` and errors as in `file_digest`."""
@@ -158,7 +175,9 @@ def at_speeds(pairs: Iterable[Pair], speeds: Sequence[float]) -> Iterator[Pair]:
 
 
 def file_format(path: str | Path) -> str:
-    """Return the format of a file by its name: "plain", "tsv" or "jsonl"."""
+    """Return the format of a file by its name: "plain", "tsv", "jsonl" or "parquet"."""
+    if str(path).endswith((".parquet", ".pq")):
+        return "parquet"
     suffix = Path(Path(path).name.removesuffix(".gz")).suffix
     if suffix == ".tsv":
         return "tsv"
@@ -250,13 +269,48 @@ def jsonl_pairs(
             if number > start and row[document_key] != document:
                 yield SEPARATOR
             document = row[document_key]
-        targets = row.get(sides[1])
-        if isinstance(targets, list) and targets:
-            for index, item in enumerate(targets):
-                source, target = record_pair({**row, sides[1]: item}, sides, where)
-                yield source, AnotherTarget(target) if index else target
-        else:
-            yield record_pair(row, sides, where)
+        yield from record_pairs(row, sides, where)
+
+
+def parquet_pairs(
+    table: "pq.ParquetFile",
+    name: object,
+    sides: tuple[str, str],
+    start: int = 1,
+    *,
+    source_files: bool = False,
+) -> Iterator[Pair]:
+    """Read the rows of a Parquet file from one on, with two columns.
+
+    With ``source_files``, a source of bytes is a `Reference` to its row: they are read when they
+    become vectors.
+    """
+    from transformer.data.text.parquet import read_rows
+
+    schema = table.schema_arrow
+    columns = [column for column in schema.names if column in sides]
+    if len(columns) < len({*sides}):
+        # Raises InputError, which lists the columns.
+        record_pair(dict.fromkeys(schema.names, ""), sides, str(name))
+    in_rows = source_files and holds_bytes(schema.field(sides[0]).type)
+    if in_rows:
+        columns.remove(sides[0])
+    file = str(name).rpartition("/")[2]
+    for number, row in enumerate(read_rows(table, columns, start - 1), start):
+        if in_rows:
+            row[sides[0]] = str(Reference(file, row=number - 1, column=sides[0]))
+        yield from record_pairs(row, sides, f"{name}:{number}")
+
+
+def record_pairs(row: dict[str, Any], sides: tuple[str, str], where: str) -> Iterator[Pair]:
+    """Yield the texts of a record; a list of targets is a pair for each."""
+    targets = row.get(sides[1])
+    if isinstance(targets, list) and targets:
+        for index, item in enumerate(targets):
+            source, target = record_pair({**row, sides[1]: item}, sides, where)
+            yield source, AnotherTarget(target) if index else target
+    else:
+        yield record_pair(row, sides, where)
 
 
 def record_pair(row: dict[str, object], sides: tuple[str, str], where: str) -> Pair:

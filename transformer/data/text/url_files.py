@@ -22,13 +22,12 @@ from transformer.data.text.parallel import (
     AnotherTarget,
     Pair,
     file_format,
-    jsonl_pairs,
+    parquet_pairs,
     parsed_pairs,
-    record_pair,
 )
+from transformer.data.text.parquet import read_rows
 
 _READ_AHEAD = 1 << 20
-_ROWS = 8_192
 # Libraries of fsspec whose errors, all about the connection, are not OSErrors.
 _CLIENTS = ("aiohttp", "botocore", "gcsfs", "azure", "requests", "paramiko")
 _KNOWN = (OSError, ValueError, ImportError, EOFError, zlib.error, pa.ArrowException)
@@ -87,9 +86,8 @@ def file_state(system: fsspec.AbstractFileSystem, path: str) -> str:
 
 
 def url_format(url: str) -> str:
-    """The format of a file by its name: "parquet", or one of `file_format`."""
-    name = url.partition("?")[0]
-    return "parquet" if name.endswith((".parquet", ".pq")) else file_format(name)
+    """The format of a file by its name, one of `file_format`."""
+    return file_format(url.partition("?")[0])
 
 
 def read_sources(url: str, key: str | None, *, features: bool = False) -> Iterator[str]:
@@ -100,14 +98,15 @@ def read_sources(url: str, key: str | None, *, features: bool = False) -> Iterat
     Parquet as JSON. Raises InputError as `read_pairs`.
     """
     kind = url_format(url)
-    if kind == "parquet":
-        for row, where in _rows(url, (key,) if key else None):
-            yield record_pair(row, (key, key), where)[0] if key else _json_object(row, where)
-    elif key is not None and kind == "jsonl":
-        for text, copy in jsonl_pairs(_lines(url), url, (key, key), 1, None):
+    if key is not None and kind in ("jsonl", "parquet"):
+        for text, copy in read_pairs([url], (key, key)):
             if isinstance(copy, AnotherTarget):
                 raise InputError(f"{url}: the key {key!r} has several texts; give one a line")
             yield text
+    elif kind == "parquet":
+        with _opened_table(url) as table:
+            for number, row in enumerate(read_rows(table, table.schema_arrow.names), 1):
+                yield _json_object(row, f"{url}:{number}")
     elif key is not None and kind == "tsv":
         yield from ("\t".join(line.split("\t")[: 1 + features]) for line in _lines(url))
     else:
@@ -124,8 +123,8 @@ def read_pairs(
     """
     kind = url_format(urls[0])
     if kind == "parquet":
-        for row, where in _rows(urls[0], sides):
-            yield record_pair(row, sides, where)
+        with _opened_table(urls[0]) as table:
+            yield from parquet_pairs(table, urls[0], sides)
     else:
         yield from parsed_pairs([*map(_lines, urls)], kind, urls, sides, features=features)
 
@@ -199,22 +198,10 @@ def _lines(url: str) -> Iterator[str]:
         yield from decoded_lines(raw_lines(file, url), url)
 
 
-def _rows(url: str, keys: tuple[str, ...] | None) -> Iterator[tuple[dict[str, Any], str]]:
-    """The rows of a Parquet file, with all columns or these, each with its name in messages."""
+@contextmanager
+def _opened_table(url: str) -> Iterator[pq.ParquetFile]:
     with url_errors(url), opened_url(url) as file:
-        table = pq.ParquetFile(file)
-        names = table.schema_arrow.names
-        if keys is None:
-            keys = tuple(names)
-        columns = [name for name in names if name in keys]
-        if len(columns) < len({*keys}):
-            # Raises InputError, which lists the columns.
-            record_pair(dict.fromkeys(names, ""), (keys[0], keys[-1]), url)
-        number = 0
-        for batch in table.iter_batches(_ROWS, columns=columns):
-            for row in batch.to_pylist():
-                number += 1
-                yield row, f"{url}:{number}"
+        yield pq.ParquetFile(file)
 
 
 def _json_object(row: dict[str, Any], where: str) -> str:

@@ -170,12 +170,29 @@ class Tags:
             self.indices(tags)  # raises InputError if one is missing
             names.append(_TARGET.format(tags.target))
         if self.speech is not None:
-            names = self._speech_names(tags)
+            names = self._speech_names(self.with_languages(tags))
         return [self.spelled.index(name) for name in names]
+
+    @property
+    def detects_language(self) -> bool:
+        """Whether the language of a sound may be unknown: the model detects it."""
+        return self.speech is not None and self.both_sides
+
+    def with_languages(self, tags: SourceTags) -> SourceTags:
+        """Add the tags that follow from the others; without a source, the model must detect it.
+
+        A sound is written down in its own language, unless the target is `TRANSLATES_TO`.
+        """
+        source = tags.source
+        if source is None and tags.target != TRANSLATES_TO:
+            source = tags.target
+        return tags._replace(source=source, target=tags.target or source)
 
     def _speech_names(self, tags: SourceTags) -> list[str]:
         names = [_SYMBOL.format(NO_TIMES)]
         if self.both_sides:
+            if tags.source is None:
+                raise InputError("the language of the sound is not known; set from=")
             same = tags.source == tags.target
             if not same and tags.target != TRANSLATES_TO:
                 raise InputError(
@@ -202,7 +219,7 @@ class Tags:
             ("from", tags.source, self.targets if self.both_sides else ()),
             ("tag", tags.tag, self.corpora),
         ):
-            optional = not required or (key == "tag" and self.optional)
+            optional = not required or (self.optional if key == "tag" else self.detects_language)
             if value is not None and value not in names:
                 known = f"set {key}= to {' or '.join(names[:20])}" if names else f"leave {key}= out"
                 yield f"{key}={value} is not a tag of the model; {known}"

@@ -127,6 +127,12 @@ class Tokenizer:
         return (*self._target.never_written, *range(first, len(self._target)))
 
     @property
+    def languages(self) -> range:
+        """Ids of the languages of ``tags.targets`` on the target side."""
+        first = self._target.first_tag + bool(self.tags.sentences) + self.tags.begin
+        return range(first, first + len(self.tags.targets))
+
+    @property
     def times(self) -> range:
         """Ids of the times of a model of speech (`SpeechTags`), `TIME_STEP` apart."""
         return range(self._target.first_tag + self.tags.first_time, len(self._target))

@@ -1,8 +1,10 @@
 """The interface of OpenAI for sound: ``/v1/audio/transcriptions`` and ``/v1/audio/translations``.
 
 A model writes its own target language: ``language`` and, of ``/translations``, English choose among
-several models. ``model`` may name a direction, such as ``sound-de``; other names are those of
-OpenAI. The prompt has no effect. Segments are the windows that the model reads; words have none.
+several models. Whisper's models write every sound down in its language, which they detect without
+``language``, and translate it into English. ``model`` may name a direction, such as ``sound-de``;
+other names are those of OpenAI. The prompt has no effect. Segments are the windows that the model
+reads; words have none.
 """
 
 import asyncio
@@ -12,6 +14,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
@@ -26,6 +29,7 @@ from transformer.common.language_names import language_name
 from transformer.data.features.audio import sound_seconds
 from transformer.data.features.read_source import ReadSource
 from transformer.data.features.reference import Reference
+from transformer.data.tokenization.tags import TRANSLATES_TO
 from transformer.decoding.long_inputs import source_windows
 from transformer.serving.access import Access
 from transformer.serving.batch_translation import Options, SentenceTranslation
@@ -72,6 +76,15 @@ class _Segment:
         return self.translation.text
 
 
+@dataclass(frozen=True)
+class _Transcript:
+    """Seconds of a sound, the language of its text, and its windows."""
+
+    duration: float
+    language: str
+    segments: Sequence[_Segment]
+
+
 class OpenAI:
     """The routes of OpenAI for sound."""
 
@@ -110,9 +123,9 @@ class OpenAI:
             if self._turns.locked():
                 raise http.Refusal(429, "Slowdown: too many sounds wait", {"Retry-After": "5"})
             async with self._turns:
-                work = self._segments(file.file, name, asked)
-                duration, segments = await http.unless_gone(request, work)
-        return _answer(task, asked, duration, segments)
+                work = self._transcript(file.file, name, asked)
+                transcript = await http.unless_gone(request, work)
+        return _answer(task, asked, transcript)
 
     def _asked(self, task: str, form: FormData) -> _Asked:
         def value(name: str) -> str:
@@ -150,28 +163,52 @@ class OpenAI:
         return _Asked(direction, form_of_answer, round(temperature, 1))
 
     def _direction(self, task: str, model: str, language: str) -> Direction:
-        named = [one for one in self._directions if f"{one.source}-{one.target}" == model.lower()]
-        found = named or self._directions
-        targets = [one.target for one in found]
+        named = [
+            direction
+            for direction in self._directions
+            if f"{direction.source}-{direction.target}" == model.lower()
+        ]
+        directions = named or self._directions
+        code = None
         if task == "transcriptions" and language:
-            code = self.queue.directions.code(language, targets)
-            found = [one for one in found if one.target == code]
-            if not found:
+            written = [
+                {direction.target: None, **direction.sound_languages} for direction in directions
+            ]
+            known = list(dict.fromkeys(chain.from_iterable(written)))
+            code = self.queue.directions.code(language, known)
+            if code is None:
+                listed = ", ".join(known[:20]) + (", …" if known[20:] else "")
                 raise _Wrong(
                     "language",
-                    f"language {language!r} is not written by a model here; one of "
-                    f"{', '.join(dict.fromkeys(targets))} is",
+                    f"language {language!r} is not written by a model here; one of {listed} is",
                 )
+            directions = [
+                direction
+                for direction, codes in zip(directions, written, strict=True)
+                if code in codes
+            ]
         elif task == "translations":
-            found = [one for one in found if one.target.partition("-")[0] == "en"] or found
+            english = [
+                direction
+                for direction in directions
+                if direction.target.partition("-")[0] == TRANSLATES_TO or direction.sound_languages
+            ]
+            directions = english or directions
         # A model such as Whisper's writes a sound down from its language to the same.
         writes_down = task == "transcriptions"
-        return min(found, key=lambda one: (one.source == one.target) is not writes_down)
+        direction = min(
+            directions, key=lambda each: (each.source == each.target) is not writes_down
+        )
+        languages = direction.sound_languages
+        if not languages:
+            return direction
+        if task == "translations":
+            return direction.between(direction.tags.source if named else None, TRANSLATES_TO)
+        if code is not None:
+            return direction.between(languages[code], None)
+        return direction if named else direction.between(None, None)
 
-    async def _segments(
-        self, upload: BinaryIO, name: str, asked: _Asked
-    ) -> tuple[float, list[_Segment]]:
-        """Seconds of a sound, and its windows with their texts."""
+    async def _transcript(self, upload: BinaryIO, name: str, asked: _Asked) -> _Transcript:
         async with asyncio.timeout(self.limits.seconds):
             loop = asyncio.get_running_loop()
             read = partial(self._read, upload, name, asked.direction)
@@ -182,13 +219,19 @@ class OpenAI:
         direction = asked.direction
         if asked.temperature:
             direction = direction.sampled(asked.temperature)
-        translations = await self.queue.translate_read(windows, Options(direction))
+        # The first window tells the language of the others.
+        detects = bool(direction.sound_languages) and direction.tags.source is None
+        parts = windows[:1] if detects else windows
+        translations = await self.queue.translate_read(parts, Options(direction))
+        if detects:
+            direction = direction.between(translations[0].language, direction.tags.target)
+            translations += await self.queue.translate_read(windows[1:], Options(direction))
         assert source.times is not None
         segments = []
         for window_of, translation in zip(windows, translations, strict=True):
             assert window_of.times is not None
             segments.append(_Segment(window_of.times.start, window_of.times.end, translation))
-        return source.times.end, segments
+        return _Transcript(source.times.end, direction.target, segments)
 
     def _read(self, upload: BinaryIO, name: str, direction: Direction) -> ReadSource:
         """The vectors of an uploaded sound, in pieces: its samples are never in memory at once."""
@@ -232,7 +275,8 @@ def _endpoint(answer: http.Answer) -> http.Answer:
     return answered
 
 
-def _answer(task: str, asked: _Asked, duration: float, segments: Sequence[_Segment]) -> Response:
+def _answer(task: str, asked: _Asked, transcript: _Transcript) -> Response:
+    segments = transcript.segments
     text = " ".join(segment.text for segment in segments if segment.text)
     if asked.form == "text":
         return PlainTextResponse(f"{text}\n")
@@ -241,8 +285,8 @@ def _answer(task: str, asked: _Asked, duration: float, segments: Sequence[_Segme
     if asked.form == "verbose_json":
         values = {
             "task": "transcribe" if task == "transcriptions" else "translate",
-            "language": language_name(asked.direction.target).lower(),
-            "duration": round(duration, 3),
+            "language": language_name(transcript.language).lower(),
+            "duration": round(transcript.duration, 3),
             "text": text,
             "segments": [
                 _verbose(number, segment, asked.temperature)

@@ -128,6 +128,8 @@ CASES: list[Case] = [
     ("speech", "d.parquet", lambda: parquet({"a": [TEXT]}), "#row=0", "Format not recognised"),
     ("speech", "e.parquet", lambda: half(parquet({"a": [TEXT]})), "#row=0", "not a Parquet file"),
     ("speech", "f.parquet", lambda: parquet({"a": [{"path": "x.wav"}]}), "#row=0", "no such file"),
+    ("speech", "g.parquet", lambda: parquet({"a": [1]}), "#row=0&column=a", "'a' has no bytes"),
+    ("speech", "h.parquet", lambda: parquet({"a": [b"x"]}), "#row=0&column=b", "no column 'b'"),
     ("image", "empty.png", lambda: b"", "", "empty"),
     ("image", "text.png", lambda: TEXT, "", "neither PNG nor JPEG"),
     ("image", "sound.png", sound, "", "neither PNG nor JPEG"),

@@ -22,6 +22,7 @@ from transformer.data.features.reference import Reference, opened
         ("talk.wav#speed=0.9", Reference("talk.wav", speed=0.9)),
         ("clips.parquet#row=12", Reference("clips.parquet", row=12)),
         ("a.parquet#row=0&t=1,2&speed=1.1", Reference("a.parquet", 1.0, 2.0, 0, 1.1)),
+        ("b.parquet#row=0&column=a%20%26b", Reference("b.parquet", row=0, column="a &b")),
         ("take #3.wav", Reference("take #3.wav")),
         ("take#t.wav", Reference("take#t.wav")),
         ("take #3.wav#t=0.5,", Reference("take #3.wav", 0.5)),
@@ -41,7 +42,7 @@ def test_one_number_is_a_start() -> None:
     [
         *("t=", "t=,", "t=a,2", "t=2,1", "t=1,1", "t=-1,2", "t=1,2,3", "t=nan,", "t=1e3,"),
         *("row=", "row=-1", "row=1.5", "row=x", "speed=0", "speed=", "speed=2.1", "speed=nan"),
-        *("t=1,2&t=2,3", "row=1&", "row=1&page=2", "speed=0.9;t=1"),
+        *("t=1,2&t=2,3", "row=1&", "row=1&page=2", "speed=0.9;t=1", "column=a"),
     ],
 )
 def test_wrong_fragments(fragment: str) -> None:
@@ -54,14 +55,20 @@ _SECONDS = st.floats(0, 1e9, exclude_min=True)
 
 @given(
     st.builds(
-        lambda path, start, length, row, speed: Reference(
-            path, start, None if length is None else start + length, row, speed
+        lambda path, start, length, row, speed, column: Reference(
+            path,
+            start,
+            None if length is None else start + length,
+            row,
+            speed,
+            None if row is None else column,
         ),
         st.text(st.characters(exclude_characters="#")),
         st.one_of(st.just(0.0), _SECONDS),
         st.one_of(st.none(), st.floats(1e-3, 1e6)),
         st.one_of(st.none(), st.integers(0, 10**12)),
         st.one_of(st.just(1.0), st.floats(0.5, 2)),
+        st.one_of(st.none(), st.text(st.characters(codec="utf-8"))),
     )
 )
 def test_a_reference_is_read_back(reference: Reference) -> None:
@@ -74,7 +81,7 @@ def content(source: str) -> bytes:
 
 
 def test_a_row_of_bytes(tmp_path: Path) -> None:
-    """From the first column of bytes, in each group of rows."""
+    """From the first column of bytes, or another, in each group of rows."""
     file = tmp_path / "clips.parquet"
     rows = [f"clip {number}".encode() for number in range(7)]
     table = pa.table({"text": ["a"] * 7, "sound": rows, "other": [b"wrong"] * 7})
@@ -82,6 +89,7 @@ def test_a_row_of_bytes(tmp_path: Path) -> None:
     assert [content(f"{file}#row={row}") for row in (0, 2, 3, 6, 1)] == [
         rows[row] for row in (0, 2, 3, 6, 1)
     ]
+    assert content(f"{file}#row=4&column=other") == b"wrong"
     pq.write_table(table.slice(3), file, row_group_size=3)
     assert content(f"{file}#row=1") == rows[4], "of the file before"
 

@@ -10,7 +10,7 @@ from tests.helpers.sounds import RATE, sound
 from transformer.data.features.extractor import FeatureExtractor
 from transformer.data.features.log_mel import log_mel
 from transformer.data.features.reference import Reference
-from transformer.data.features.windows import sound_windows
+from transformer.data.features.windows import quietest_cut, sound_windows
 from transformer.settings.sources import SourceConfig, SpeechConfig
 
 SPEECH = SpeechConfig(mels=8, seconds=1.0)
@@ -58,3 +58,14 @@ def test_each_window_is_normalized_by_itself(tmp_path: Path) -> None:
         assert (part.times.start, part.times.end) == (start, end)
         expected = log_mel(samples, SPEECH)
         np.testing.assert_array_equal(part.vectors.reshape(-1, 8), expected)
+
+
+def test_a_cut_is_in_the_middle_of_the_quietest_stretch() -> None:
+    """Of the last fifth: before it is not looked, nor beyond the window."""
+    loudness = np.ones(30)
+    loudness[[3, 22]] = 0
+    assert quietest_cut(loudness, 20) == 16
+    loudness[18:20] = 0.5
+    assert quietest_cut(loudness, 20) == 18
+    assert quietest_cut(loudness, 20, width=2) == 19
+    assert quietest_cut(loudness, 1) == 1

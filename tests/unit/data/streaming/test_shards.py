@@ -11,8 +11,8 @@ import pytest
 
 from tests.helpers.data.streams import PAIRS, PARTS, epoch_of, stream, texts, write_shards
 from transformer.common.errors import InputError
-from transformer.data.streaming import shards
 from transformer.data.streaming.shards import ShardPosition, find_shards, shards_fingerprint
+from transformer.data.text import parquet
 
 KINDS = pytest.mark.parametrize("suffixes", [["tsv.gz"], ["jsonl"], ["parquet"], ["x", "y"]])
 
@@ -45,7 +45,7 @@ def test_a_shard_is_read_from_any_position(folder: Path, suffixes: list[str]) ->
 def test_a_parquet_shard_is_read_on_behind_whole_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shards, "_ROWS", 3)
+    monkeypatch.setattr(parquet, "_ROWS", 3)
     rows = [str(number) for number in range(20)]
     pq.write_table(pa.table({"x": rows, "y": rows}), tmp_path / "a.parquet", row_group_size=10)
     (shard,) = find_shards(str(tmp_path / "a.parquet"), ("x", "y"))

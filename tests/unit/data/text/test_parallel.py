@@ -4,10 +4,12 @@ import gzip
 import json
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from transformer.common.errors import InputError
-from transformer.data.text.parallel import Corpus, read_lines
+from transformer.common.errors import InputError, MissingFile
+from transformer.data.text.parallel import AnotherTarget, Corpus, read_lines
 
 LINES = ["Two dogs.", "", "a\u2028b\x0b\x85c", "d\re", "größer 日本", " spaced  out "]
 TARGETS = [line.upper() for line in LINES]
@@ -33,19 +35,41 @@ def test_a_line_ends_at_a_line_feed_and_nowhere_else(
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
-def test_the_three_formats_hold_the_same_pairs(tmp_path: Path, suffix: str) -> None:
+def test_the_formats_hold_the_same_pairs(tmp_path: Path, suffix: str) -> None:
     pairs = list(zip(LINES, TARGETS, strict=True))
     source = write(tmp_path / f"a.en{suffix}", "".join(f"{line}\n" for line in LINES))
     target = write(tmp_path / f"a.de{suffix}", "".join(f"{line}\n" for line in TARGETS))
     tsv = write(tmp_path / f"a.tsv{suffix}", "".join(f"{s}\t{t}\n" for s, t in pairs))
     rows = [json.dumps({"de": t, "id": 1, "en": s}) for s, t in pairs]
     jsonl = write(tmp_path / f"a.jsonl{suffix}", "\n".join(rows))
-    for paths in ([source, target], [tsv], str(jsonl)):
+    rows_file = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"de": TARGETS, "id": [1] * 6, "en": LINES}), rows_file)
+    for paths in ([source, target], [tsv], str(jsonl), rows_file):
         assert list(Corpus.of(paths, "en", "de")) == pairs
     with pytest.raises(InputError, match=r"\[a.en \(plain\)\] is not a corpus"):
         Corpus.of("a.en", "en", "de")
     with pytest.raises(InputError, match=r"b.tsv.gz \(tsv\)\] is not a corpus"):
         Corpus.of(["a.txt", "b.tsv.gz"], "en", "de")
+
+
+def test_rows_of_parquet_are_as_lines_of_jsonl(tmp_path: Path) -> None:
+    """A list of targets, a bad value, a missing column, a file of another kind."""
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"en": ["a", "b"], "de": [["x", "y"], ["z"]]}), path)
+    pairs = list(Corpus.of(path, "en", "de"))
+    assert pairs == [("a", "x"), ("a", "y"), ("b", "z")]
+    assert [isinstance(target, AnotherTarget) for _, target in pairs] == [False, True, False]
+    with pytest.raises(InputError, match=r"a\.parquet: the key 'fr' has nothing \(keys: en, de\)"):
+        list(Corpus.of(path, "en", "fr"))
+    pq.write_table(pa.table({"en": ["a", "b"], "de": ["x", None]}), path)
+    with pytest.raises(InputError, match=r"a\.parquet:2: the key 'de' has None"):
+        list(Corpus.of(path, "en", "de"))
+    for content in (path.read_bytes()[:-9], b"a\tb\n"):
+        path.write_bytes(content)
+        with pytest.raises(InputError, match=r"a\.parquet: not a Parquet file that can be read \("):
+            list(Corpus.of(path, "en", "de"))
+    with pytest.raises(MissingFile, match="no such file"):
+        list(Corpus.of(tmp_path / "b.pq", "en", "de"))
 
 
 WRONG_FILES = [

@@ -1,11 +1,18 @@
 """Pairs whose source is the path of a file."""
 
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from transformer.common.errors import InputError
+from transformer.data.corpora.resolve import find_splits
+from transformer.data.features.reference import Reference, opened
+from transformer.data.streaming.shards import find_shards
 from transformer.data.text.parallel import Corpus, at_speeds, beside, source_state
+from transformer.settings.data import DataConfig
 
 
 def test_paths_are_seen_from_the_folder_of_the_text(tmp_path: Path) -> None:
@@ -37,3 +44,55 @@ def test_one_key_is_not_both_sides(tmp_path: Path) -> None:
     corpus = Corpus((tmp_path / "pairs.jsonl",), "de", "de", source_files=True)
     with pytest.raises(InputError, match=r"data\.source and data\.target are both"):
         list(corpus)
+
+
+def test_bytes_of_parquet_are_sources(tmp_path: Path) -> None:
+    """Of the column that the source names, in a stream, too; a column of texts has paths."""
+    file = tmp_path / "pairs.parquet"
+    sounds = [b"first", b"second", b"third"]
+    columns = {"noisy": [b"wrong"] * 3, "a clean one": sounds, "path": ["a.wav"] * 3}
+    pq.write_table(pa.table({**columns, "en": ["one", "two", "three"]}), file, row_group_size=2)
+
+    def pairs(column: str) -> list[tuple[str, str]]:
+        corpus = replace(Corpus.of(file, column, "en"), source_files=True)
+        [shard] = find_shards(str(file), (column, "en"), source_files=True)
+        assert list(shard.pairs()) == list(corpus)
+        return list(corpus)
+
+    sources, targets = zip(*pairs("a clean one"), strict=True)
+    assert targets == ("one", "two", "three")
+    assert sources[1] == f"{file}#row=1&column=a%20clean%20one"
+    assert pairs("path")[0] == (f"{tmp_path}/a.wav", "one")
+    for source, sound in zip(sources, sounds, strict=True):
+        with opened(Reference.parse(source)) as opened_source:
+            assert opened_source.read() == sound
+    with pytest.raises(InputError, match=r"pairs\.parquet:1: the key 'noisy' has b'wrong', not"):
+        list(Corpus.of(file, "noisy", "en"))
+    with pytest.raises(InputError, match=r"data\.source and data\.target are both"):
+        pairs("en")
+
+
+def test_rows_are_held_out(tmp_path: Path) -> None:
+    """The same ones in another folder."""
+    table = pa.table({"sound": [b"x"] * 20, "en": [str(number) for number in range(20)]})
+    held_out = []
+    for folder in (tmp_path / "a", tmp_path / "b"):
+        folder.mkdir()
+        pq.write_table(table, folder / "pairs.parquet")
+        config = DataConfig(
+            corpus="files",
+            source_kind="speech",
+            source="sound",
+            target="en",
+            train=str(folder / "pairs.parquet"),
+            validation_size=4,
+            test_size=3,
+        )
+        splits = find_splits(config)
+        assert {name: len(list(split)) for name, split in splits.items()} == {
+            "train": 13,
+            "validation": 4,
+            "test": 3,
+        }
+        held_out.append([target for _, target in splits["validation"]])
+    assert held_out[0] == held_out[1]
