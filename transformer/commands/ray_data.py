@@ -39,11 +39,11 @@ from transformer.common.errors import InputError
 from transformer.common.files import given_path, written_whole
 from transformer.common.hub import is_hub_name
 from transformer.common.packages import require_package
+from transformer.common.urls import url_errors
 from transformer.data.text.url_files import (
     UrlFile,
     find_files,
     read_blocks,
-    url_errors,
     url_format,
 )
 from transformer.decoding.constraints.request import Request

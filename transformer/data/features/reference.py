@@ -185,7 +185,7 @@ def _file(path: str) -> Iterator[BufferedIOBase]:
     if "://" in path:
         import fsspec
 
-        from transformer.data.text.url_files import url_errors
+        from transformer.common.urls import url_errors
 
         with url_errors(path), fsspec.open(path, "rb") as remote:
             data = remote.read()

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from transformer.common.errors import InputError
 from transformer.common.schema import Range
+from transformer.common.urls import opened_url, url_errors
 from transformer.data.text.lines import decoded_lines, raw_lines, skip_lines
 from transformer.data.text.parallel import (
     AnotherTarget,
@@ -30,7 +31,7 @@ from transformer.data.text.parallel import (
     parsed_pairs,
     unaligned,
 )
-from transformer.data.text.url_files import file_state, opened_url, url_errors, url_format
+from transformer.data.text.url_files import file_state, url_format
 
 # The number of a pair has its shard above these bits, and its row in them.
 _SHARD_BITS = 40

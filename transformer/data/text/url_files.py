@@ -1,22 +1,19 @@
 """Finds and reads files wherever fsspec reads: disks, object stores, web servers."""
 
-import gzip
-import io
 import json
 import os
 import re
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count, islice
 from typing import Any, NamedTuple
 
 import fsspec
-import pyarrow as pa
 import pyarrow.parquet as pq
 from fsspec.implementations.local import LocalFileSystem
 
 from transformer.common.errors import InputError, MissingFile
+from transformer.common.urls import opened_url, url_errors
 from transformer.data.text.lines import decoded_lines, raw_lines
 from transformer.data.text.parallel import (
     AnotherTarget,
@@ -26,11 +23,6 @@ from transformer.data.text.parallel import (
     parsed_pairs,
 )
 from transformer.data.text.parquet import read_rows
-
-_READ_AHEAD = 1 << 20
-# Libraries of fsspec whose errors, all about the connection, are not OSErrors.
-_CLIENTS = ("aiohttp", "botocore", "gcsfs", "azure", "requests", "paramiko")
-_KNOWN = (OSError, ValueError, ImportError, EOFError, zlib.error, pa.ArrowException)
 
 
 class UrlFile(NamedTuple):
@@ -164,33 +156,6 @@ def read_blocks(
             }
         if not block:
             return
-
-
-@contextmanager
-def url_errors(
-    url: str, advice: str = "check the name and the access", done: str = "read"
-) -> Iterator[None]:
-    """Turn an error of a file system of fsspec into an InputError that names the URL."""
-    try:
-        yield
-    except Exception as error:
-        client = type(error).__module__.partition(".")[0] in _CLIENTS
-        if isinstance(error, InputError) or not (client or isinstance(error, _KNOWN)):
-            raise
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(f"{url}: cannot be {done} ({reason}); {advice}") from error
-
-
-@contextmanager
-def opened_url(url: str) -> Iterator[io.BufferedReader]:
-    """A file to read, unpacked if its name ends with .gz; errors are those of fsspec."""
-    with fsspec.open(url, "rb") as file:
-        raw = gzip.GzipFile(fileobj=file) if url.partition("?")[0].endswith(".gz") else file
-        # A file of the disk has a buffer of its own.
-        local: Any = getattr(raw, "f", None)
-        if not isinstance(local, io.BufferedReader):
-            local = io.BufferedReader(raw, _READ_AHEAD)
-        yield local
 
 
 def _lines(url: str) -> Iterator[str]:
