@@ -32,11 +32,13 @@ class Table:
         columns: Its head.
         rows: Its cells.
         section: The text between the headings around it.
+        nearby: The paragraph before it, and its own lines.
     """
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     section: str
+    nearby: str
 
     def column(self, name: str) -> list[str]:
         """The cells of a column; none without such a column."""
@@ -58,8 +60,8 @@ def tables(text: str) -> Iterator[Table]:
     """All tables of a page."""
     prose = FENCE.sub("", text)
     bounds = [0, *(match.start() for match in HEADING.finditer(prose)), len(prose)]
-    for start, end in pairwise(bounds):
-        section = prose[start:end]
+    for first, last in pairwise(bounds):
+        section = prose[first:last]
         lines = section.splitlines()
         for number, line in enumerate(lines):
             if RULE.match(line):
@@ -68,7 +70,10 @@ def tables(text: str) -> Iterator[Table]:
                     if not row.startswith("|"):
                         break
                     rows.append(cells(row))
-                yield Table(cells(lines[number - 1]), tuple(rows), section)
+                end = number + 1 + len(rows)
+                before = "\n".join(lines[: number - 1]).rstrip().rpartition("\n\n")[2]
+                nearby = "\n".join([before, *lines[number - 1 : end]])
+                yield Table(cells(lines[number - 1]), tuple(rows), section, nearby)
 
 
 def cells(line: str) -> tuple[str, ...]:
@@ -150,7 +155,7 @@ def lacking(table: Table) -> list[str]:
         return []
     section = table.section
     needed = {"command": COMMAND.search(section)}
-    if not ON_PAPER.search(section):
+    if not ON_PAPER.search(table.nearby):
         needed |= {"machine": MACHINE.search(section), "commit": commits(section)}
     if "BLEU" in " ".join(table.columns):
         needed["seeds"] = re.search(r"\bseeds?\b", section)
