@@ -11,9 +11,10 @@ from tests.helpers.training.recorders import CpuRecorder
 from tests.helpers.training.updates import loss_config, translation_module
 from tests.parity.test_batch_shapes import padded
 from tests.parity.test_compile import pairs
+from transformer.common.cuda_graphs import GpuRecorder, Recorder
 from transformer.data.batching.batch import Batch
 from transformer.settings.training import OptimizerConfig
-from transformer.training.cuda_graphs import GpuRecorder, GraphedBackward, Recorder
+from transformer.training.cuda_graphs import GraphedBackward
 from transformer.training.layer_wrappers import compile_layers
 from transformer.training.optimization import build_optimizer
 from transformer.training.update import seed_for
