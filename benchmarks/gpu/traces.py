@@ -43,9 +43,10 @@ def update(bench: Bench, model: str, *, compiled: bool = False, graphs: bool = F
     return traced(bench, name, all_of_them, UPDATES)
 
 
-def search(bench: Bench, sentences: int) -> Values:
+def search(bench: Bench, sentences: int, *, graphs: bool = False) -> Values:
     """Ten steps of a beam search in bfloat16, with the encoder before the first."""
     config = SearchConfig(
+        cuda_graphs=graphs,
         length_penalty_form="average",
         min_length=STEPS,
         max_length_ratio=0.0,
@@ -55,7 +56,8 @@ def search(bench: Bench, sentences: int) -> Values:
     random = np.random.default_rng(1)
     lengths = random.integers(*SOURCES, bench.of(sentences), endpoint=True)
     sources = [random.integers(4, bench.vocabulary, length).tolist() for length in lengths]
-    return traced(bench, f"search-{sentences}", lambda: translate(sources, BATCH_TOKENS), STEPS)
+    name = f"search-{sentences}{'-graphs' * graphs}"
+    return traced(bench, name, lambda: translate(sources, BATCH_TOKENS), STEPS)
 
 
 def traced(bench: Bench, name: str, call: Callable[[], object], times: int) -> Values:

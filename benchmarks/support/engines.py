@@ -16,6 +16,7 @@ from transformer.common.processor import processor
 from transformer.data.batching.batch import pad_source
 from transformer.decoding.batched_search import search_batch
 from transformer.decoding.batching import bucket_batches
+from transformer.decoding.search.graphed_step import step_graphs
 from transformer.model.layers.quantization import in_precision
 from transformer.model.transformer import Transformer
 from transformer.settings.decoding import SearchConfig
@@ -107,6 +108,7 @@ def engines(subject: "Subject", threads: int, folder: Path) -> Iterator[Engine]:
 def ours(model: Transformer, precision: Precision, search: SearchConfig) -> Translate:
     """This framework; a batch has so many padded source tokens, counted once a hypothesis."""
     model = in_precision(deepcopy(model), precision)
+    graphs = step_graphs(model, model.projection.weight.device) if search.cuda_graphs else []
 
     @torch.inference_mode()
     def translate(sources: Sequence[Pieces], batch_tokens: int) -> list[Pieces]:
@@ -114,7 +116,8 @@ def ours(model: Transformer, precision: Precision, search: SearchConfig) -> Tran
         translations: list[Pieces] = [()] * len(sources)
         lengths = [(len(segment) + 1) * search.width for segment in segments]
         for indices in bucket_batches(lengths, batch_tokens):
-            results = search_batch(model, [segments[index] for index in indices], search, None)
+            batch = [segments[index] for index in indices]
+            results = search_batch(model, batch, search, None, graphs=graphs)
             for index, hypotheses in zip(indices, results, strict=True):
                 translations[index] = hypotheses[0].tokens
         return translations

@@ -205,6 +205,7 @@ def test_what_a_failed_search_left_is_not_seen() -> None:
 
 
 def test_a_translator_says_once_that_a_cpu_has_no_graphs(caplog: pytest.LogCaptureFixture) -> None:
+    graphed_step.warn_once.cache_clear()
     translator = tiny_translator(cuda_graphs=True)
     expected = tiny_translator().translate(["a dog", "a cat"])
     for _ in range(2):

@@ -8,7 +8,7 @@ search chooses tokens without one. Nothing here knows the search.
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -349,9 +349,15 @@ def step_graphs(model: Model, device: torch.device) -> list[StepGraphs]:
     for member in members:
         reason = graphless_reason(member, device)
         if reason is not None:
-            logger.warning("decoding.cuda_graphs: no graph is used, because %s", reason)
+            warn_once(f"decoding.cuda_graphs: no graph is used, because {reason}")
             return []
     return [StepGraphs(member, GpuRecorder(device)) for member in members]
+
+
+@cache
+def warn_once(line: str) -> None:
+    """Log a line that is true of many translators of a process, such as one for each validation."""
+    logger.warning(line)
 
 
 def _fill(fixed: Tensor | None, value: Tensor | None) -> None:
