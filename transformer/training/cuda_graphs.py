@@ -66,8 +66,9 @@ class GraphedBackward:
             return self.backward(batch)
         self._forget_moved_weights()
         if batch.shape not in self._seen:
-            self._seen.add(batch.shape)
             result = self._recorder.warm_up(partial(self.backward, batch))
+            # After an error, such as too little memory, a batch is the first of its shape again.
+            self._seen.add(batch.shape)
             # Weights that the loss does not reach have no gradient.
             for parameter in self._parameters:
                 if parameter.grad is not None and parameter not in self._gradients:
