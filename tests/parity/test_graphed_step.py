@@ -3,7 +3,8 @@
 On a CPU, calls take the place of replays.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor
 from tests.helpers.decoding.recorders import PlainRecorder
 from tests.helpers.decoding.steps import search_config
 from tests.helpers.decoding.translators import tiny_translator
+from tests.helpers.model.host_reads import HostReads
 from tests.helpers.model.models import tiny_transformer
 from transformer.common.cuda_graphs import GpuRecorder, Recorder
 from transformer.common.errors import InputError
@@ -29,6 +31,8 @@ from transformer.decoding.search.model_step import Ensemble, ModelStep
 from transformer.decoding.search.search import Hypothesis
 from transformer.model.transformer import Transformer
 from transformer.settings.decoding import SearchConfig
+
+T = TypeVar("T")
 
 SEGMENTS = [[4, 5, 6, 7, 8, 9], [8, 9], [10, 11, 12], [4], [5, 6, 7, 8], [*range(4, 23)], [7, 6, 5]]
 BATCHES = [SEGMENTS, SEGMENTS[:4], SEGMENTS[2:5], SEGMENTS, SEGMENTS[:4]]
@@ -252,6 +256,31 @@ def test_other_hypotheses_than_all_of_a_size_are_not_read() -> None:
     assert graphs.replayed
 
 
+class WatchedRecorder(PlainRecorder):
+    """Fails if what it records waits for the device, for which ``meta`` stands."""
+
+    def warm_up(self, call: Callable[[], T]) -> T:
+        with HostReads() as reads:
+            result = super().warm_up(call)
+        assert not reads.copies
+        return result
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary", "alibi", "relative"])
+@torch.inference_mode()
+def test_a_recorded_step_waits_for_nothing(positions: str) -> None:
+    model = sharp(
+        "meta", positions=positions, decoder_pattern="bigbird", decoder_start=0, num_kv_heads=2
+    )
+    recorder = WatchedRecorder()
+    step = GraphedStep(StepGraphs(model, recorder), torch.zeros(3, 9, device="meta").long(), 2)
+    tokens = torch.zeros(3, 2, device="meta").long()
+    for _ in range(4):
+        step(tokens)
+        step.reorder(tokens)
+    assert recorder.warmed == 3
+
+
 @pytest.mark.usefixtures("unchecked")
 @pytest.mark.gpu
 @pytest.mark.parametrize("kind", SEARCHES)
@@ -271,6 +300,18 @@ def test_positions_are_recorded_on_a_gpu(positions: str) -> None:
     graphs = StepGraphs(model, GpuRecorder(torch.device("cuda")))
     assert_alike(model, [graphs], config_of("beam"))
     assert graphs.works and graphs.replayed
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.gpu
+def test_what_was_forgotten_is_recorded_again_on_a_gpu() -> None:
+    model = sharp("cuda")
+    graphs = StepGraphs(model, GpuRecorder(torch.device("cuda")))
+    for _ in range(3):
+        before = graphs.replayed
+        assert_alike(model, [graphs], config_of("beam"))
+        assert graphs.works and graphs.replayed > before
+        graphs.clear()
 
 
 @pytest.mark.usefixtures("unchecked")

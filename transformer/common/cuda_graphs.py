@@ -6,6 +6,7 @@ It knows no model. A test has a recorder that computes on a CPU.
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TypeVar
+from weakref import WeakSet
 
 import torch
 
@@ -31,6 +32,7 @@ class GpuRecorder(Recorder):
         self._device = device
         self._stream = torch.cuda.Stream(device)
         self._pool = torch.cuda.graph_pool_handle()
+        self._recorded: WeakSet[torch.cuda.CUDAGraph] = WeakSet()
 
     def warm_up(self, call: Callable[[], T]) -> T:
         """Compute it on the stream of the recording."""
@@ -44,6 +46,9 @@ class GpuRecorder(Recorder):
     def record(self, call: Callable[[], T]) -> tuple[T, Callable[[], None]]:
         """Record it; raises RuntimeError if it waits for the device, or memory runs out."""
         graph = torch.cuda.CUDAGraph()
+        if not self._recorded:
+            # A pool whose graphs are all gone may not be used again.
+            self._pool = torch.cuda.graph_pool_handle()
         # The weights that autocast has cast before would not be cast again in a replay.
         torch.clear_autocast_cache()
         try:
@@ -61,6 +66,7 @@ class GpuRecorder(Recorder):
             raise
         finally:
             torch.clear_autocast_cache()
+        self._recorded.add(graph)
         return result, graph.replay
 
     def _renew_generator(self) -> None:
