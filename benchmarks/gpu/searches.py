@@ -10,7 +10,7 @@ import torch
 
 from benchmarks.gpu.measure import Bench, Values
 from benchmarks.gpu.models import built
-from benchmarks.support.engines import hugging_face, ours
+from benchmarks.support.engines import Ours, hugging_face
 from transformer.decoding.search import search as search_module
 from transformer.settings.decoding import SearchConfig
 
@@ -42,9 +42,12 @@ def search(
     usual = search_module.reads_late
     search_module.reads_late = usual if late is None else lambda device: late
     try:
-        return measured(bench, ours(model, "bfloat16", config), sentences, BATCH_TOKENS)
+        translate = Ours(model, "bfloat16", config)
+        values = measured(bench, translate, sentences, BATCH_TOKENS)
     finally:
         search_module.reads_late = usual
+    replayed = sum(of_model.replayed for of_model in translate.graphs)
+    return values | {"replays": replayed} if config.cuda_graphs else values
 
 
 def hugging_face_beam(bench: Bench, sentences: int) -> Values:

@@ -19,7 +19,7 @@ from benchmarks.gpu.measure import TOKENS, Bench, Values, elapsed
 from benchmarks.gpu.models import built, made_batches
 from benchmarks.gpu.searches import BATCH_TOKENS, SOURCES
 from benchmarks.gpu.updates import Update, with_shape
-from benchmarks.support.engines import ours
+from benchmarks.support.engines import Ours
 from transformer.settings.decoding import SearchConfig
 
 LAUNCHES = ("Launch", "Memcpy", "Memset")
@@ -52,7 +52,7 @@ def search(bench: Bench, sentences: int, *, graphs: bool = False) -> Values:
         max_length_ratio=0.0,
         max_length_offset=STEPS,
     )
-    translate = ours(built(bench, "base").eval(), "bfloat16", config)
+    translate = Ours(built(bench, "base").eval(), "bfloat16", config)
     random = np.random.default_rng(1)
     lengths = random.integers(*SOURCES, bench.of(sentences), endpoint=True)
     sources = [random.integers(4, bench.vocabulary, length).tolist() for length in lengths]

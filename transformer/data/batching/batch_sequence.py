@@ -338,7 +338,7 @@ class ReplannedBatches(PlannedBatches):
         return self.plan.identity() | {"content": self._content}
 
     def _planned(self, epoch: int) -> EpochBatches:
-        plan = self._plan_of(*self._lengths(epoch), batches=self._count)
+        plan: EpochPlan = self._plan_of(*self._lengths(epoch), batches=self._count)
         if len(plan) != self._count:
             plan = self.plan
         return plan.epoch(epoch)
