@@ -127,15 +127,18 @@ def test_an_ensemble_has_graphs_of_each_model() -> None:
     assert all(of_model.replayed for of_model in graphs)
 
 
+@pytest.mark.parametrize("narrow", [False, True])
 @torch.inference_mode()
-def test_equal_sizes_give_equal_bits() -> None:
+def test_equal_sizes_give_equal_bits(narrow: bool) -> None:
     model = sharp()
     graphs = [StepGraphs(model, PlainRecorder())]
     batch = [[4, 5, 6], [7, 8], [9, 10, 11, 12, 13]]
     for kind in ("greedy", "beam"):
-        for _ in range(3):
-            found = search_batch(model, batch, config_of(kind), None, graphs=graphs)
-            assert found == search_batch(model, batch, config_of(kind), None)
+        # The validation of a run in bf16-mixed.
+        for autocast in (narrow, False):
+            with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+                found = search_batch(model, batch, config_of(kind), None, graphs=graphs)
+                assert found == search_batch(model, batch, config_of(kind), None)
 
 
 def test_constraints_are_met_alike() -> None:

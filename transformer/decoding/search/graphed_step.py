@@ -240,7 +240,7 @@ class StepGraphs:
     def run(self, step: FixedStep, side: int, reorders: bool) -> None:
         """Compute ``step``, by its graph if it has one."""
         step.side(side)
-        if self._tensors.outgrown or self._graphs == MOST_GRAPHS:
+        if self._tensors.outgrown or self._graphs >= MOST_GRAPHS:
             # What other steps use would stay in memory beside its larger successor.
             self._steps = {step.shape: step}
             self._graphs = len(step.graphs)
