@@ -16,19 +16,27 @@ CHOICES: dict[str, dict[str, Any]] = {
     "loss.chunk=8192": {"chunk": 8192},
     "efficient": {"attention": "sdpa", "sdpa_backend": "efficient"},
 }
-SEARCHES: dict[str, tuple[str, dict[str, bool]]] = {
-    "eager": ("searches:beam", {}),
-    "Hugging Face": ("searches:hugging_face_beam", {}),
-    "eager, flags read at once": ("searches:beam", {"late": False}),
+FEW_AND_MANY = (32, 1024)
+COUNTS = (32, 256, 1024)
+SEARCHES: dict[str, tuple[str, dict[str, bool], tuple[int, ...]]] = {
+    "eager": ("searches:search", {}, COUNTS),
+    "graphs": ("searches:search", {"graphs": True}, FEW_AND_MANY),
+    "Hugging Face": ("searches:hugging_face_beam", {}, COUNTS),
+    "greedy, eager": ("searches:search", {"greedy": True}, FEW_AND_MANY),
+    "greedy, graphs": ("searches:search", {"greedy": True, "graphs": True}, FEW_AND_MANY),
+    "eager, flags read at once": ("searches:search", {"late": False}, COUNTS),
 }
+"""The function of an engine, its options, and numbers of sentences."""
 
 
 def _profiles() -> list[Row]:
     """Where the time goes, which any change begins with."""
     rows = [Row("profile", "an update, base, eager", "traces:update", {"model": "base"})]
-    for count in (32, 1024):
-        arguments = {"sentences": count}
-        rows.append(Row("profile", f"a step, {count} sentences", "traces:search", arguments))
+    for graphs in (False, True):
+        for count in FEW_AND_MANY:
+            name = f"a step, {count} sentences{', graphs' * graphs}"
+            arguments = {"sentences": count, "graphs": graphs}
+            rows.append(Row("profile", name, "traces:search", arguments))
     for model, options in (("base", COMPILED["compiled"]), ("base", GRAPHS), ("big", GRAPHS)):
         name = f"an update, {model}, {', '.join(options)}"
         rows.append(Row("profile", name, "traces:update", {"model": model, **options}))
@@ -50,8 +58,8 @@ def _first_rows() -> list[Row]:
     for mode, compiled in COMPILED.items():
         rows.append(Row("update", f"big, {mode}", "updates:ours", {"model": "big", **compiled}))
     rows.append(Row("update", "big, compiled, graphs", "updates:ours", {"model": "big", **GRAPHS}))
-    for engine, (function, options) in SEARCHES.items():
-        for count in (32, 256, 1024):
+    for engine, (function, options, counts) in SEARCHES.items():
+        for count in counts:
             arguments = {"sentences": count, **options}
             rows.append(Row("decode", f"{count} sentences, {engine}", function, arguments))
     return rows

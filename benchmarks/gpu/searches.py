@@ -1,4 +1,4 @@
-"""Rows of ``python -m benchmarks.gpu`` on beam search, beside Hugging Face's with the same weights.
+"""Rows of ``python -m benchmarks.gpu`` on searches, beside Hugging Face's with the same weights.
 
 It does not know how well a model translates: weights and sentences are random.
 """
@@ -10,7 +10,7 @@ import torch
 
 from benchmarks.gpu.measure import Bench, Values
 from benchmarks.gpu.models import built
-from benchmarks.support.engines import hugging_face, ours
+from benchmarks.support.engines import Ours, hugging_face
 from transformer.decoding.search import search as search_module
 from transformer.settings.decoding import SearchConfig
 
@@ -25,16 +25,29 @@ SOURCES = (5, 40)
 """Subwords of a source, from and to."""
 
 
-def beam(bench: Bench, sentences: int, *, late: bool | None = None) -> Values:
-    """Beam search of ours in bfloat16; ``late`` is whether flags are read late, None as usual."""
+def search(
+    bench: Bench,
+    sentences: int,
+    *,
+    greedy: bool = False,
+    graphs: bool = False,
+    late: bool | None = None,
+) -> Values:
+    """A search of ours in bfloat16, with ``decoding.cuda_graphs`` or without.
+
+    ``late`` is whether flags are read late, None as usual.
+    """
     model = built(bench, "base").eval()
-    search = forced_search(bench)
+    config = forced_search(bench, greedy=greedy, graphs=graphs)
     usual = search_module.reads_late
     search_module.reads_late = usual if late is None else lambda device: late
     try:
-        return measured(bench, ours(model, "bfloat16", search), sentences, BATCH_TOKENS)
+        translate = Ours(model, "bfloat16", config)
+        values = measured(bench, translate, sentences, BATCH_TOKENS)
     finally:
         search_module.reads_late = usual
+    replayed = sum(of_model.replayed for of_model in translate.graphs)
+    return values | {"replays": replayed} if config.cuda_graphs else values
 
 
 def hugging_face_beam(bench: Bench, sentences: int) -> Values:
@@ -44,10 +57,13 @@ def hugging_face_beam(bench: Bench, sentences: int) -> Values:
     return measured(bench, translate, sentences, bench.of(sentences))
 
 
-def forced_search(bench: Bench) -> SearchConfig:
-    """Beam search with 5 hypotheses that are all equally long."""
+def forced_search(bench: Bench, *, greedy: bool = False, graphs: bool = False) -> SearchConfig:
+    """Greedy or beam search with 5 hypotheses, which are all equally long."""
     length = LENGTH if bench.small == 1 else 3
     return SearchConfig(
+        algorithm="greedy" if greedy else "beam",
+        beam_size=1 if greedy else 5,
+        cuda_graphs=graphs,
         length_penalty_form="average",
         min_length=length,
         max_length_ratio=0.0,

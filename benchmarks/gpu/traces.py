@@ -19,7 +19,7 @@ from benchmarks.gpu.measure import TOKENS, Bench, Values, elapsed
 from benchmarks.gpu.models import built, made_batches
 from benchmarks.gpu.searches import BATCH_TOKENS, SOURCES
 from benchmarks.gpu.updates import Update, with_shape
-from benchmarks.support.engines import ours
+from benchmarks.support.engines import Ours
 from transformer.settings.decoding import SearchConfig
 
 LAUNCHES = ("Launch", "Memcpy", "Memset")
@@ -43,19 +43,21 @@ def update(bench: Bench, model: str, *, compiled: bool = False, graphs: bool = F
     return traced(bench, name, all_of_them, UPDATES)
 
 
-def search(bench: Bench, sentences: int) -> Values:
+def search(bench: Bench, sentences: int, *, graphs: bool = False) -> Values:
     """Ten steps of a beam search in bfloat16, with the encoder before the first."""
     config = SearchConfig(
+        cuda_graphs=graphs,
         length_penalty_form="average",
         min_length=STEPS,
         max_length_ratio=0.0,
         max_length_offset=STEPS,
     )
-    translate = ours(built(bench, "base").eval(), "bfloat16", config)
+    translate = Ours(built(bench, "base").eval(), "bfloat16", config)
     random = np.random.default_rng(1)
     lengths = random.integers(*SOURCES, bench.of(sentences), endpoint=True)
     sources = [random.integers(4, bench.vocabulary, length).tolist() for length in lengths]
-    return traced(bench, f"search-{sentences}", lambda: translate(sources, BATCH_TOKENS), STEPS)
+    name = f"search-{sentences}{'-graphs' * graphs}"
+    return traced(bench, name, lambda: translate(sources, BATCH_TOKENS), STEPS)
 
 
 def traced(bench: Bench, name: str, call: Callable[[], object], times: int) -> Values:

@@ -16,6 +16,7 @@ from torch.profiler import ProfilerActivity, profile
 from benchmarks.gpu.cost import Size
 from benchmarks.gpu.measure import CHUNK, TOKENS, Bench, Values, elapsed
 from benchmarks.gpu.models import built, made_batches, model_config, size_of
+from transformer.common.cuda_graphs import GpuRecorder
 from transformer.data.batching.batch import Batch, BatchShape, shaped
 from transformer.data.batching.batch_shapes import LABEL_STEP
 from transformer.data.tokenization.tokenizer import Tokenizer
@@ -23,7 +24,7 @@ from transformer.settings.run import RunConfig
 from transformer.settings.tokenizer import PAD, TokenizerConfig
 from transformer.settings.training import LossConfig, OptimizerConfig, TrainerConfig
 from transformer.tasks.translation import TranslationModule
-from transformer.training.cuda_graphs import Backward, GpuRecorder, GraphedBackward
+from transformer.training.cuda_graphs import Backward, GraphedBackward
 from transformer.training.layer_wrappers import compile_layers
 from transformer.training.optimization import build_optimizer
 

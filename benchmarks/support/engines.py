@@ -16,6 +16,7 @@ from transformer.common.processor import processor
 from transformer.data.batching.batch import pad_source
 from transformer.decoding.batched_search import search_batch
 from transformer.decoding.batching import bucket_batches
+from transformer.decoding.search.graphed_step import step_graphs
 from transformer.model.layers.quantization import in_precision
 from transformer.model.transformer import Transformer
 from transformer.settings.decoding import SearchConfig
@@ -92,8 +93,8 @@ def engines(subject: "Subject", threads: int, folder: Path) -> Iterator[Engine]:
     precisions = set(get_args(Precision)) - (set() if narrow else {"bfloat16"})
     for name, search in searches.items():
         for precision in sorted(precisions):
-            translate = ours(subject.model, precision, search)
-            yield Engine("ours", name, precision, (2048, 4096, 8192), "tokens", translate)
+            own = Ours(subject.model, precision, search)
+            yield Engine("ours", name, precision, (2048, 4096, 8192), "tokens", own)
         for precision in sorted(precisions & {"float32", "bfloat16"}):
             translate = hugging_face(subject.model, getattr(torch, precision), search)
             yield Engine("hf", name, precision, SIZES, "sentences", translate)
@@ -104,22 +105,26 @@ def engines(subject: "Subject", threads: int, folder: Path) -> Iterator[Engine]:
             yield Engine("ct2", name, precision, (512, 1024, 2048, 4096), "tokens", translate)
 
 
-def ours(model: Transformer, precision: Precision, search: SearchConfig) -> Translate:
+class Ours:
     """This framework; a batch has so many padded source tokens, counted once a hypothesis."""
-    model = in_precision(deepcopy(model), precision)
+
+    def __init__(self, model: Transformer, precision: Precision, search: SearchConfig) -> None:
+        self.model = in_precision(deepcopy(model), precision)
+        self.search = search
+        device = self.model.projection.weight.device
+        self.graphs = step_graphs(self.model, device) if search.cuda_graphs else []
 
     @torch.inference_mode()
-    def translate(sources: Sequence[Pieces], batch_tokens: int) -> list[Pieces]:
+    def __call__(self, sources: Sequence[Pieces], batch_tokens: int) -> list[Pieces]:
         segments = [list(source) for source in sources]
         translations: list[Pieces] = [()] * len(sources)
-        lengths = [(len(segment) + 1) * search.width for segment in segments]
+        lengths = [(len(segment) + 1) * self.search.width for segment in segments]
         for indices in bucket_batches(lengths, batch_tokens):
-            results = search_batch(model, [segments[index] for index in indices], search, None)
+            batch = [segments[index] for index in indices]
+            results = search_batch(self.model, batch, self.search, None, graphs=self.graphs)
             for index, hypotheses in zip(indices, results, strict=True):
                 translations[index] = hypotheses[0].tokens
         return translations
-
-    return translate
 
 
 def hugging_face(

@@ -11,9 +11,10 @@ from tests.helpers.training.recorders import CpuRecorder
 from tests.helpers.training.updates import loss_config, translation_module
 from tests.parity.test_batch_shapes import padded
 from tests.parity.test_compile import pairs
+from transformer.common.cuda_graphs import GpuRecorder, Recorder
 from transformer.data.batching.batch import Batch
 from transformer.settings.training import OptimizerConfig
-from transformer.training.cuda_graphs import GpuRecorder, GraphedBackward, Recorder
+from transformer.training.cuda_graphs import Backward, GraphedBackward
 from transformer.training.layer_wrappers import compile_layers
 from transformer.training.optimization import build_optimizer
 from transformer.training.update import seed_for
@@ -25,9 +26,17 @@ ORDER = [*SHAPES[:2], *OTHERS[:2], SHAPES[2], pairs(4, 5, 6), OTHERS[2], SHAPES[
 
 
 def learned(
-    device: str, recorder: Recorder | None, *, compiled: bool, narrow: bool
+    device: str,
+    recorder: Recorder | None,
+    *,
+    compiled: bool = False,
+    narrow: bool = False,
+    resumed_at: int = -1,
 ) -> tuple[list[Tensor], dict[str, Tensor]]:
-    """The losses and norms of updates of two micro-batches, and the weights after the last."""
+    """The losses and norms of updates of two micro-batches, and the weights after the last.
+
+    Before the update ``resumed_at`` all graphs are forgotten, as by a process that has ended.
+    """
     model = tiny_transformer(dropout=0.1).to(device).train()
     module = translation_module(model, clip=0.5, loss=loss_config(chunk=512))
     if compiled:
@@ -42,11 +51,16 @@ def learned(
         loss.backward()
         return tokens, sums
 
-    graphed = backward
-    if recorder is not None:
-        graphed = GraphedBackward(backward, model.parameters(), recorder)
+    def graphed_anew() -> Backward:
+        if recorder is None:
+            return backward
+        return GraphedBackward(backward, model.parameters(), recorder)
+
+    graphed = graphed_anew()
     numbers = []
     for number in range(2 * len(ORDER)):
+        if number == resumed_at:
+            graphed = graphed_anew()
         # As in a run, autocast is entered once an update.
         with torch.autocast(device, torch.bfloat16, enabled=narrow):
             totals = 0
@@ -77,6 +91,31 @@ def test_replayed_updates_are_plain_ones(narrow: bool) -> None:
     recorder = CpuRecorder()
     assert_alike("cpu", recorder, compiled=False, narrow=narrow)
     assert recorder.recorded == 2 and recorder.replayed > 20
+
+
+def assert_resumed(device: str, recorder: Recorder, *, narrow: bool) -> None:
+    """The same bits, wherever the run was stopped."""
+    numbers, weights = learned(device, recorder, narrow=narrow)
+    for stopped in (1, 3, 9):
+        again, resumed = learned(device, recorder, narrow=narrow, resumed_at=stopped)
+        assert all(map(torch.equal, again, numbers))
+        assert all(torch.equal(resumed[name], value) for name, value in weights.items())
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+def test_a_resumed_run_has_the_same_bits(narrow: bool) -> None:
+    assert_resumed("cpu", CpuRecorder(), narrow=narrow)
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("narrow", [False, True])
+def test_a_resumed_run_has_the_same_bits_on_a_gpu(narrow: bool) -> None:
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        assert_resumed("cuda", GpuRecorder(torch.device("cuda")), narrow=narrow)
+    finally:
+        torch.use_deterministic_algorithms(False)
 
 
 @pytest.mark.gpu

@@ -6,7 +6,8 @@ the coverage penalty.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,11 @@ from transformer.decoding.batching import bucket_batches
 from transformer.decoding.long_inputs import Segment
 from transformer.decoding.search.beam import beam_search
 from transformer.decoding.search.diverse_beam import diverse_search
+from transformer.decoding.search.graphed_step import (
+    StepGraphs,
+    build_graphed_step,
+    step_graphs,
+)
 from transformer.decoding.search.greedy import greedy_search
 from transformer.decoding.search.model_step import Model, build_step, ensemble_members
 from transformer.decoding.search.search import BanningStep, Hypothesis, StepFunction
@@ -54,6 +60,9 @@ class ModelSearcher:
     batch_tokens: int
     head: HeadName | None = None
     timestamps: bool = False
+    _graphs: dict[torch.device, list[StepGraphs]] = field(
+        default_factory=dict, init=False, repr=False
+    )
 
     def __post_init__(self) -> None:
         if self.search.algorithm == "mbr":
@@ -97,6 +106,15 @@ class ModelSearcher:
         path = self.search.shortlist
         return None if path is None else Shortlist.load(given_path(path), self.tokenizer)
 
+    def _step_graphs(self) -> list[StepGraphs]:
+        """The graphs of the models where they are; empty if there are none."""
+        if not self.search.cuda_graphs:
+            return []
+        device = next(self.model.parameters()).device
+        if device not in self._graphs:
+            self._graphs = {device: step_graphs(self.model, device)}
+        return self._graphs[device]
+
     def _search_in_memory(self, segments: list[Segment]) -> list[list[Hypothesis]]:
         """Search; if memory is too small, search the halves: only a shortlist is of a batch."""
         try:
@@ -111,6 +129,8 @@ class ModelSearcher:
                     "nbest or candidates, or take device=cpu"
                 ) from error
         # The traceback, and the memory that it held, is gone here.
+        for graphs in self._step_graphs():
+            graphs.clear()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         middle = (len(segments) + 1) // 2
@@ -132,9 +152,21 @@ class ModelSearcher:
         # What constraints ask for may be any token.
         shortlist = self._shortlist.tokens(sources) if self._shortlist and not compiled else None
         banned = self.tokenizer.never_written
-        results = search_batch(
-            self.model, sources, self.search, self.head, compiled, banned, shortlist, speech
-        )
+        graphs = self._step_graphs()
+        with ExitStack() as alone:
+            for of_model in graphs:
+                alone.enter_context(of_model.lock)
+            results = search_batch(
+                self.model,
+                sources,
+                self.search,
+                self.head,
+                compiled,
+                banned,
+                shortlist,
+                speech,
+                graphs,
+            )
         results = [hypotheses or [NO_TRANSLATION] for hypotheses in results]
         if speech is not None:
             results = [
@@ -230,7 +262,7 @@ SEARCHES: dict[str, Search] = {
 """Searches that need only a step, limits and the config, by ``decoding.algorithm``."""
 
 
-def search_batch(
+def search_batch(  # noqa: PLR0913 -- what most calls do not have comes last
     model: Model,
     segments: Sequence[Row],
     config: SearchConfig,
@@ -239,12 +271,14 @@ def search_batch(
     banned: Sequence[int] = (),
     shortlist: Int[Tensor, " tokens"] | None = None,
     speech: SpeechRules | None = None,
+    graphs: Sequence[StepGraphs] = (),
 ) -> list[list[Hypothesis]]:
     """Return up to ``nbest`` hypotheses per segment, the best first, in the segments' order.
 
     With ``mbr`` it returns all candidates, ranked by the search. The model is in evaluation mode.
     The coverage penalty reads ``head``, in the first model of an ensemble. No translation has a
-    ``banned`` token, and none has a token outside of the ``shortlist``, if there is one.
+    ``banned`` token, and none has a token outside of the ``shortlist``, if there is one. A step is
+    computed by the ``graphs`` of the models, if there are any.
     """
     if constraints is not None and constraints.must is not None and config.algorithm != "beam":
         raise InputError(
@@ -257,10 +291,10 @@ def search_batch(
         )
     config = config.candidate_search
     if not config.coverage_penalty:
-        return _search(model, segments, config, constraints, banned, shortlist, speech)
+        return _search(model, segments, config, constraints, banned, shortlist, speech, graphs)
     # The penalty ranks the whole final beam.
     whole = replace(config, nbest=config.width, coverage_penalty=0.0)
-    beams = _search(model, segments, whole, constraints, banned, shortlist, speech)
+    beams = _search(model, segments, whole, constraints, banned, shortlist, speech, graphs)
     first = ensemble_members(model)[0]
     ranked = rank_by_coverage(first, segments, beams, config.coverage_penalty, head)
     return [hypotheses[: config.nbest] for hypotheses in ranked]
@@ -274,6 +308,7 @@ def _search(
     banned: Sequence[int],
     shortlist: Int[Tensor, " tokens"] | None,
     speech: SpeechRules | None,
+    graphs: Sequence[StepGraphs],
 ) -> list[list[Hypothesis]]:
     device = next(model.parameters()).device
     max_length = max_subwords(model)
@@ -286,7 +321,7 @@ def _search(
         limits = constraints.limits(limits, max_length)
         if constraints.must is not None:
             width = int(constraints.must.widths(width).max())
-    step = _step(model, pad_source(segments).to(device), width, banned, shortlist, speech)
+    step = _step(model, pad_source(segments).to(device), width, banned, shortlist, speech, graphs)
     if constraints is not None:
         step = constraints.step(step, limits, width)
         if constraints.must is not None:
@@ -315,6 +350,7 @@ def _step(
     banned: Sequence[int],
     shortlist: Int[Tensor, " tokens"] | None,
     speech: SpeechRules | None,
+    graphs: Sequence[StepGraphs],
 ) -> StepFunction:
     """The step of a model without the tokens that no translation has."""
     device = source.device
@@ -324,7 +360,10 @@ def _step(
     if shortlist is not None:
         banned_tokens = torch.isin(shortlist, banned_tokens).nonzero()[:, 0]
         shortlist = shortlist.to(device)
-    step = build_step(model, source, width, shortlist)
+    if shortlist is None and graphs and all(of_model.works for of_model in graphs):
+        step = build_graphed_step(model, source, width, graphs)
+    else:
+        step = build_step(model, source, width, shortlist)
     if speech is not None:
         step = speech.prompted(step, device)
     if len(banned_tokens):

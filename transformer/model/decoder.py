@@ -7,7 +7,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from transformer.model.attention.attention_context import AttentionContext
-from transformer.model.attention.kv_cache import DecoderCache, LayerCache, room_for
+from transformer.model.attention.kv_cache import (
+    DecoderCache,
+    FixedDecoderCache,
+    LayerCache,
+    room_for,
+)
 from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.encoder import LayerStack, Memory
 from transformer.model.layers.fused_projection import fused_projection, fusing_pays, linear_together
@@ -81,7 +86,8 @@ class RecurrentDecoderLayer(DecoderLayer):
 
     def _attend_self(self, x: Hidden, cache: LayerCache, context: AttentionContext) -> Hidden:
         # A position reads those before it by the state alone, so that no mask is needed.
-        attended, cache.state = self.self_attention(x, cache.continued_state())
+        attended, state = self.self_attention(x, cache.continued_state())
+        cache.continue_from(state)
         cache.length += x.size(1)
         return attended
 
@@ -99,6 +105,20 @@ class Decoder(LayerStack):
             if not layer_is_dropped(self.layer_drop, self.training):
                 hidden = layer(hidden, layer_cache, self_context, cache.source_context)
         cache.length += length
+        return self.final_norm(hidden)
+
+    def next(self, hidden: Hidden, cache: FixedDecoderCache) -> Hidden:
+        """``forward`` of one more position, which a CUDA graph can repeat.
+
+        It depends on no number of the host: the position is read on the device.
+        """
+        context = self.attention_context
+        dtype = product_dtype(hidden)
+        self_context = context.at(cache.position, cache.room, dtype)
+        assert cache.source_context.mask is not None
+        source_context = context.cross(cache.source_context.mask, dtype)
+        for layer, layer_cache in zip(self.layers, cache.layers, strict=True):
+            hidden = layer(hidden, layer_cache, self_context, source_context)
         return self.final_norm(hidden)
 
     def start(self, memory: Memory) -> DecoderCache:

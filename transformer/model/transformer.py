@@ -4,7 +4,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transformer.model.attention.kv_cache import DecoderCache
+from transformer.model.attention.kv_cache import DecoderCache, FixedDecoderCache
 from transformer.model.attention.masks import Source, padding_mask
 from transformer.model.decoder import Decoder
 from transformer.model.encoder import Encoder, Memory
@@ -64,8 +64,13 @@ class Transformer(nn.Module):
         """
         if self.config.decoder_start is not None and not cache.length:
             target = F.pad(target[:, 1:], (1, 0), value=self.config.decoder_start)
-        hidden = self.decoder(self.target_embedding(target, cache.length), cache)
-        return hidden * self.config.output_scale if self.config.scale_output else hidden
+        return self._scaled(self.decoder(self.target_embedding(target, cache.length), cache))
+
+    def decode_next(
+        self, tokens: Int[Tensor, "rows 1"], cache: FixedDecoderCache
+    ) -> Float[Tensor, "rows 1 width"]:
+        """``decode`` of one token after the first, in tensors that stay where they are."""
+        return self._scaled(self.decoder.next(self.target_embedding(tokens, cache.position), cache))
 
     def forward(
         self, source: Source, target_input: Int[Tensor, "batch target"]
@@ -76,3 +81,6 @@ class Transformer(nn.Module):
     def logits(self, hidden: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows vocab"]:
         """Project hidden states to the target vocabulary."""
         return self.projection(hidden)
+
+    def _scaled(self, hidden: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width"]:
+        return hidden * self.config.output_scale if self.config.scale_output else hidden

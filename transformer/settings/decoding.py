@@ -80,6 +80,9 @@ class SearchConfig(Settings, group="decoding"):
     """A file of ``transformer shortlist``, or ``auto`` for that of the run: only the target tokens
     that it has for the sources of a batch are searched, and log-probabilities are over them. A
     batch with constraints has the whole vocabulary."""
+    cuda_graphs: bool = False
+    """Record each step of a search as a CUDA graph, for speed; without a CUDA GPU, the log says
+    that there is none."""
 
     def _objections(self) -> Iterator[str]:
         return _contradictions(self)
@@ -147,8 +150,8 @@ def _contradictions(config: SearchConfig) -> Iterator[str]:
     width = getattr(config, key)
     if mbr and width == 1:
         yield "decoding.candidates=1 leaves nothing to compare; set decoding=mbr, or a number"
-    if config.shortlist is not None and search == "sampling":
-        yield "decoding.shortlist has no effect with sampling; set decoding.shortlist=null"
+    if config.shortlist is not None:
+        yield from _shortlist_contradictions(config, search)
     if config.algorithm != "sampling" and config.nbest > width:
         remedy = f"decoding.{key}={config.nbest}"
         if config.algorithm == "greedy":
@@ -174,6 +177,17 @@ def _contradictions(config: SearchConfig) -> Iterator[str]:
                     f"decoding.algorithm={config.algorithm}; set decoding={owner}, or "
                     f"decoding.{name}={value}"
                 )
+
+
+def _shortlist_contradictions(config: SearchConfig, search: SearchName) -> Iterator[str]:
+    if search == "sampling":
+        yield "decoding.shortlist has no effect with sampling; set decoding.shortlist=null"
+    if config.cuda_graphs:
+        yield (
+            "decoding.cuda_graphs=true needs the same tokens in each batch, which "
+            "decoding.shortlist does not give; set decoding.shortlist=null, or "
+            "decoding.cuda_graphs=false"
+        )
 
 
 def changed_search(

@@ -6,82 +6,22 @@ kernels are started while the device replays. Nothing here knows the task.
 """
 
 import logging
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from transformer.common.cuda_graphs import GpuRecorder, Recorder, failure
 from transformer.data.batching.batch import BatchShape, ShapedBatch
 from transformer.settings.run import RunConfig
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
 Backward = Callable[[Any], tuple[int, dict[str, Tensor]]]
 """Adds the gradient of a micro-batch; returns its predictions, and sums to log."""
-
-
-class Recorder(ABC):
-    """Records what a call computes on a device."""
-
-    @abstractmethod
-    def warm_up(self, call: Callable[[], T]) -> T:
-        """Compute it once, so that all that kernels allocate at first is there."""
-
-    @abstractmethod
-    def record(self, call: Callable[[], T]) -> tuple[T, Callable[[], None]]:
-        """Record it without computing it; the result is computed by each call of the second."""
-
-
-class GpuRecorder(Recorder):
-    """torch's graphs, which share their memory, because none runs while another does."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._stream = torch.cuda.Stream(device)
-        self._pool = torch.cuda.graph_pool_handle()
-
-    def warm_up(self, call: Callable[[], T]) -> T:
-        """Compute it on the stream of the recording."""
-        current = torch.cuda.current_stream(self._device)
-        self._stream.wait_stream(current)
-        with torch.cuda.stream(self._stream):
-            result = call()
-        current.wait_stream(self._stream)
-        return result
-
-    def record(self, call: Callable[[], T]) -> tuple[T, Callable[[], None]]:
-        """Record it; raises RuntimeError if it waits for the device, or memory runs out."""
-        graph = torch.cuda.CUDAGraph()
-        # The weights that autocast has cast before would not be cast again in a replay.
-        torch.clear_autocast_cache()
-        try:
-            with (
-                # torch does not leave the stream of a recording that fails.
-                torch.cuda.stream(torch.cuda.current_stream(self._device)),
-                # Threads of the loader pin memory meanwhile, which "global" would not allow.
-                torch.cuda.graph(
-                    graph, self._pool, self._stream, capture_error_mode="thread_local"
-                ),
-            ):
-                result = call()
-        except RuntimeError:
-            self._renew_generator()
-            raise
-        finally:
-            torch.clear_autocast_cache()
-        return result, graph.replay
-
-    def _renew_generator(self) -> None:
-        """Give the default generator a new state: that of a failed recording draws nothing more."""
-        generator = torch.cuda.default_generators[torch.cuda.current_device()]
-        new = torch.Generator(self._device)
-        new.manual_seed(generator.initial_seed())
-        generator.graphsafe_set_state(new.graphsafe_get_state())
 
 
 @dataclass(frozen=True)
@@ -126,8 +66,9 @@ class GraphedBackward:
             return self.backward(batch)
         self._forget_moved_weights()
         if batch.shape not in self._seen:
-            self._seen.add(batch.shape)
             result = self._recorder.warm_up(partial(self.backward, batch))
+            # After an error, such as too little memory, a batch is the first of its shape again.
+            self._seen.add(batch.shape)
             # Weights that the loss does not reach have no gradient.
             for parameter in self._parameters:
                 if parameter.grad is not None and parameter not in self._gradients:
@@ -152,10 +93,9 @@ class GraphedBackward:
             self._works = False
             self._graphs.clear()
             self._gradients.clear()
-            reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
             logger.warning(
                 "trainer.cuda_graphs: no graph from now on, because recording one failed (%s)",
-                reason,
+                failure(error),
             )
             return None
         self._graphs[batch.shape] = _Recorded(copy, sums, replay)

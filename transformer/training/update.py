@@ -120,6 +120,14 @@ class UpdateModule(LightningModule, ABC):
 
         Returns the mean ``loss`` per prediction over all ranks, and the ``outcome``.
         """
+        try:
+            return self._update(update)
+        except BaseException:
+            # Lightning calls no hook of a module then.
+            self._drop_graphs()
+            raise
+
+    def _update(self, update: Update[Any]) -> dict[str, Any]:
         totals = self.accumulate(update, self._no_sync)
         ranks = self.trainer.world_size
         if ranks > 1:
@@ -239,7 +247,10 @@ class UpdateModule(LightningModule, ABC):
         )
 
     def on_fit_end(self) -> None:
-        """Free the memory of graphs."""
+        self._drop_graphs()
+
+    def _drop_graphs(self) -> None:
+        """Free the memory of graphs; `on_fit_start` makes new ones."""
         self.backward_of = self._backward_as_it_is
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> int | None:

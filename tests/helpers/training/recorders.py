@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from transformer.training.cuda_graphs import Recorder
+from transformer.common.cuda_graphs import Recorder
 
 T = TypeVar("T")
 

@@ -17,6 +17,7 @@ from tests.parity.test_batch_shapes import padded
 from tests.parity.test_compile import pairs
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import Batch
+from transformer.data.batching.loader import Update
 from transformer.settings.data import AugmentationConfig, DataConfig
 from transformer.settings.run import RunConfig
 from transformer.settings.training import LossConfig, TrainerConfig
@@ -121,6 +122,38 @@ def test_after_a_failure_all_is_computed_without_graphs(caplog: pytest.LogCaptur
     (line,) = caplog.messages
     assert "recording one failed (operation not permitted)" in line
     assert graphs.recorder.warmed == 1
+
+
+def test_a_shape_whose_first_batch_fails_is_computed_again_before_it_is_recorded() -> None:
+    graphs = Graphs()
+
+    def out_of_memory(batch: Any) -> tuple[int, dict[str, Tensor]]:
+        raise torch.OutOfMemoryError
+
+    graphs.graphed.backward = out_of_memory
+    with pytest.raises(torch.OutOfMemoryError):
+        graphs.graphed(SHAPED[0])
+    graphs.graphed.backward = graphs.plain
+    for batch in SHAPED:
+        assert_same(graphs, [batch])
+    assert (graphs.recorder.warmed, graphs.recorder.recorded) == (2, 1)
+
+
+def test_an_update_that_fails_drops_all_graphs() -> None:
+    graphs = Graphs()
+    module: Any = graphs.module
+    module.backward_of = graphs.graphed
+    for batch in SHAPED:
+        module.accumulate(Update.of([batch], [0]))
+    assert graphs.graphed.shapes == 1
+
+    def failing(batch: Any) -> tuple[int, dict[str, Tensor]]:
+        raise ValueError("a bug")
+
+    graphs.graphed.backward = failing
+    with pytest.raises(ValueError, match="a bug"):
+        module.training_step(Update.of([padded(SHAPED[0].plain, 0, 1, 0)], [0]), 0)
+    assert module.backward_of == module._backward_as_it_is
 
 
 CUDA = torch.device("cuda")

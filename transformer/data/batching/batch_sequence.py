@@ -48,11 +48,66 @@ class EpochBatches:
         return BatchKey(epoch, self[index], corpus, shape)
 
 
-class BatchPlan:
+class EpochPlan(ABC):
     """Divides a corpus into batches, and shuffles them for an epoch.
 
-    Every pair is in one batch of an epoch; all epochs have the same number of batches. Rows times
-    the longest side of a batch with its eos never exceed the budget.
+    Every pair is in one batch of an epoch; all epochs have the same number of batches.
+    """
+
+    def __init__(
+        self,
+        source_lengths: Int[np.ndarray, " pair"],
+        target_lengths: Int[np.ndarray, " pair"],
+        *,
+        batch_tokens: int,
+        seed: int,
+    ) -> None:
+        """Read lengths in subwords without eos; raises InputError for one above the budget."""
+        # int32 saves memory: int64 takes 80 MB for ten million pairs.
+        self._source = np.asarray(source_lengths, dtype=np.int32) + np.int32(1)
+        self._target = np.asarray(target_lengths, dtype=np.int32) + np.int32(1)
+        self._batch_tokens = batch_tokens
+        self._seed = seed
+        longest = max(
+            (int(side.max()) for side in (self._source, self._target) if len(side)), default=0
+        )
+        if longest > batch_tokens:
+            raise InputError(
+                f"the longest pair has {longest:,} tokens, eos included, and data.batch_tokens is "
+                f"{batch_tokens}; set data.batch_tokens={longest} or more, or data.max_length lower"
+            )
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Number of batches of every epoch."""
+
+    @abstractmethod
+    def epoch(self, epoch: int) -> EpochBatches:
+        """The batches of an epoch, in their order."""
+
+    @abstractmethod
+    def positions(self, batches: EpochBatches) -> Int[np.ndarray, " batch"]:
+        """Return the tokens of both sides of each batch, padding and eos included."""
+
+    def identity(self) -> dict[str, int]:
+        """Return values that are equal if and only if the batches are."""
+        return {
+            "pairs": len(self._source),
+            "lengths": self._checksum,
+            "batch_tokens": self._batch_tokens,
+            "seed": self._seed,
+        }
+
+    @cached_property
+    def _checksum(self) -> int:
+        source = zlib.crc32(self._source.astype(np.int64).tobytes())
+        return zlib.crc32(self._target.astype(np.int64).tobytes(), source)
+
+
+class BatchPlan(EpochPlan):
+    """Batches of pairs of similar lengths.
+
+    Rows times the longest side of a batch with its eos never exceed the budget.
     """
 
     def __init__(
@@ -72,28 +127,20 @@ class BatchPlan:
         are at least ``batches``. Raises InputError for a pair longer than the budget, or fewer
         pairs than ranks.
         """
-        # int32 saves memory: int64 takes 80 MB for ten million pairs.
-        self._source = np.asarray(source_lengths, dtype=np.int32) + np.int32(1)
-        self._target = np.asarray(target_lengths, dtype=np.int32) + np.int32(1)
-        self._seed = seed
+        super().__init__(source_lengths, target_lengths, batch_tokens=batch_tokens, seed=seed)
         self._shuffle = shuffle
-        longest = np.maximum(self._source, self._target)
-        if len(longest) and longest.max() > batch_tokens:
-            raise too_long(int(longest.max()), batch_tokens)
         self._layout = _by_length(self._source, self._target)
-        self._longest = longest[self._layout]
+        self._longest = np.maximum(self._source, self._target)[self._layout]
         # Starts of the groups of pairs with equal lengths in the layout.
         starts_group = np.diff(self._source[self._layout], prepend=0) != 0
         starts_group |= np.diff(self._target[self._layout], prepend=0) != 0
         self._group_starts = np.flatnonzero(starts_group)
-        self._batch_tokens = batch_tokens
         self._count, self._rotates = self._batch_count(multiple_of, batches)
 
     def __len__(self) -> int:
         return self._count
 
     def epoch(self, epoch: int) -> EpochBatches:
-        """The batches of an epoch, in their order."""
         if not self._shuffle:
             bounds = _split_largest(self._full_batches(0, len(self._layout)), self._count)
             return EpochBatches(self._layout, bounds)
@@ -112,22 +159,7 @@ class BatchPlan:
         index += np.arange(len(index), dtype=dtype)
         return EpochBatches(pairs[index], np.concatenate([[0], ends]))
 
-    def identity(self) -> dict[str, int]:
-        """Return values that are equal if and only if the batches are."""
-        return {
-            "pairs": len(self._source),
-            "lengths": self._checksum,
-            "batch_tokens": self._batch_tokens,
-            "seed": self._seed,
-        }
-
-    @cached_property
-    def _checksum(self) -> int:
-        source = zlib.crc32(self._source.astype(np.int64).tobytes())
-        return zlib.crc32(self._target.astype(np.int64).tobytes(), source)
-
     def positions(self, batches: EpochBatches) -> Int[np.ndarray, " batch"]:
-        """Return the tokens of both sides of each batch, padding and eos included."""
         starts = batches.bounds[:-1]
         source = np.maximum.reduceat(self._source[batches.pairs], starts)
         target = np.maximum.reduceat(self._target[batches.pairs], starts)
@@ -170,14 +202,6 @@ class BatchPlan:
                 order[start:end] = np.argsort(drawn[start:end], kind="stable")
                 order[start:end] += start
         return self._layout[order]
-
-
-def too_long(longest: int, batch_tokens: int) -> InputError:
-    """The error of a pair that is longer than the budget."""
-    return InputError(
-        f"the longest pair has {longest:,} tokens, eos included, and data.batch_tokens is "
-        f"{batch_tokens}; set data.batch_tokens={longest} or more, or data.max_length lower"
-    )
 
 
 def _by_length(
@@ -261,7 +285,7 @@ class BatchSequence(ABC):
 class PlannedBatches(BatchSequence):
     """The epochs of one plan, one after another."""
 
-    def __init__(self, plan: BatchPlan, corpus: int = 0) -> None:
+    def __init__(self, plan: EpochPlan, corpus: int = 0) -> None:
         self.plan = plan
         self._corpus = corpus
         # The batches of one update may belong to two epochs.
@@ -314,7 +338,7 @@ class ReplannedBatches(PlannedBatches):
         return self.plan.identity() | {"content": self._content}
 
     def _planned(self, epoch: int) -> EpochBatches:
-        plan = self._plan_of(*self._lengths(epoch), batches=self._count)
+        plan: EpochPlan = self._plan_of(*self._lengths(epoch), batches=self._count)
         if len(plan) != self._count:
             plan = self.plan
         return plan.epoch(epoch)

@@ -15,7 +15,7 @@ from jaxtyping import Int
 
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import BatchShape
-from transformer.data.batching.batch_sequence import BatchPlan, EpochBatches, too_long
+from transformer.data.batching.batch_sequence import EpochBatches, EpochPlan
 
 CELLS = 1000
 """Different pairs of lengths that are merged at most; more of them are rounded up before."""
@@ -51,17 +51,20 @@ def choose_boxes(source: Lengths, target: Lengths, count: int) -> list[tuple[int
 
 def _cells(source: Lengths, target: Lengths) -> Int[np.ndarray, "cell 3"]:
     """Lengths that occur and how often; if they are too many, those that round up to the same."""
+    # Both lengths as one number, so that all pairs are sorted once.
+    base = int(target.max()) + 1
+    keys, counts = np.unique(source.astype(np.int64) * base + target, return_counts=True)
+    lengths = np.stack(np.divmod(keys, base), axis=1)
     step = 1
     while True:
-        rounded = np.stack([-(-side.astype(np.int64) // step) for side in (source, target)])
-        cells, index = np.unique(rounded, axis=1, return_inverse=True)
-        if cells.shape[1] <= CELLS:
+        rounded = -(-lengths // step)
+        cells, index = np.unique(rounded[:, 0] * base + rounded[:, 1], return_inverse=True)
+        if len(cells) <= CELLS:
             break
         step += 1
-    made = np.zeros((cells.shape[1], 3), dtype=np.int64)
-    np.maximum.at(made[:, 0], index.ravel(), source)
-    np.maximum.at(made[:, 1], index.ravel(), target)
-    np.add.at(made[:, 2], index.ravel(), 1)
+    made = np.zeros((len(cells), 3), dtype=np.int64)
+    np.maximum.at(made[:, :2], index, lengths)
+    np.add.at(made[:, 2], index, counts)
     return made
 
 
@@ -85,11 +88,10 @@ class _Group:
     batches: int
 
 
-class ShapedPlan(BatchPlan):
-    """Divides a corpus into batches of few shapes, and shuffles them for an epoch.
+class ShapedPlan(EpochPlan):
+    """Batches of few shapes; all epochs have the same number of each.
 
-    Every pair is in one batch of an epoch; all epochs have the same number of batches of each
-    shape. Rows times the longest side of a shape never exceed the budget.
+    Rows times the longest side of a shape never exceed the budget.
     """
 
     def __init__(
@@ -105,16 +107,10 @@ class ShapedPlan(BatchPlan):
 
         Raises InputError for a pair longer than the budget, or without pairs.
         """
-        self._source = np.asarray(source_lengths, dtype=np.int32) + np.int32(1)
-        self._target = np.asarray(target_lengths, dtype=np.int32) + np.int32(1)
-        self._seed = seed
-        self._batch_tokens = batch_tokens
+        super().__init__(source_lengths, target_lengths, batch_tokens=batch_tokens, seed=seed)
         self._most_shapes = shapes
         if not len(self._source):
             raise InputError("0 pairs are too few for a batch; give more text")
-        longest = int(max(self._source.max(), self._target.max()))
-        if longest > batch_tokens:
-            raise too_long(longest, batch_tokens)
         self._groups = self._grouped(choose_boxes(self._source, self._target, shapes))
 
     def __len__(self) -> int:
@@ -126,7 +122,6 @@ class ShapedPlan(BatchPlan):
         return [group.shape for group in self._groups]
 
     def epoch(self, epoch: int) -> EpochBatches:
-        """The batches of an epoch, in their order."""
         random = np.random.default_rng([self._seed, epoch, 0])
         batches: list[Int[np.ndarray, " batch"]] = []
         numbers: list[int] = []

@@ -202,6 +202,24 @@ class StackContext(nn.Module):
         )
         return self._prepared(context, dtype)
 
+    def at(self, position: Int[Tensor, " 1"], room: int, dtype: torch.dtype) -> AttentionContext:
+        """Self-attention of one query over a cache of this room; the host reads no position."""
+        keys = torch.arange(room, device=position.device)
+        # key -> 1 1 1 key
+        seen = (keys <= position)[None, None, None]
+        context = AttentionContext(
+            seen,
+            position,
+            keys,
+            causal=self.causal,
+            pattern=self.pattern,
+            bias=self.bias,
+            rotation=None if self.rotary is None else self.rotary(position),
+            # A query sees itself.
+            every_query_sees=True,
+        )
+        return self._prepared(context, dtype)
+
     def cross(self, mask: Mask, dtype: torch.dtype) -> AttentionContext:
         """Cross-attention to the source tokens of this mask."""
         context = AttentionContext(mask, every_query_sees=self._trusts_batches(mask.device))

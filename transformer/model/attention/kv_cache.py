@@ -25,11 +25,16 @@ def repeats_shapes(device: torch.device) -> bool:
     return device.type != "cpu"
 
 
+def block_of(device: torch.device) -> int:
+    """Positions allocated at once."""
+    return REPEATED_BLOCK if repeats_shapes(device) else BLOCK
+
+
 def room_for(past: int, new: int, device: torch.device) -> int:
     """Positions that a layer allocates: at first the new ones, as teacher forcing adds none."""
     if not past:
         return new
-    block = REPEATED_BLOCK if repeats_shapes(device) else BLOCK
+    block = block_of(device)
     return -(-(past + new) // block) * block
 
 
@@ -52,7 +57,8 @@ class LayerCache:
             self.keys, self.values = keys, values
         else:
             room = room_for(self.length, keys.size(2), keys.device)
-            self.keys, self.values = self._select(self.keys, room), self._select(self.values, room)
+            self.keys = self.selected(self.keys, room)
+            self.values = self.selected(self.values, room)
             new = slice(self.length, self.length + keys.size(2))
             self.keys[:, :, new] = keys
             self.values[:, :, new] = values
@@ -67,10 +73,50 @@ class LayerCache:
             self.rows = None
         return self.state
 
-    def _select(self, heads: Tensor, room: int) -> AllHeads:
+    def continue_from(self, state: Float[Tensor, "rows width"]) -> None:
+        """Keep the state after the newest position."""
+        self.state = state
+
+    def selected(self, heads: Tensor, room: int) -> AllHeads:
+        """Keys or values of the hypotheses that continue, with zeros up to this room."""
         if self.rows is not None:
             heads = heads.index_select(0, self.rows)
         return F.pad(heads, (0, 0, 0, room - heads.size(2))) if heads.size(2) < room else heads
+
+
+@dataclass(kw_only=True)
+class FixedLayerCache(LayerCache):
+    """A cache of tensors that stay where they are, as a CUDA graph needs them.
+
+    A new position is written in place. ``rows`` are the hypotheses of ``before``, a cache in other
+    tensors, that continue; without ``before`` each hypothesis continues itself.
+    """
+
+    position: Int[Tensor, " 1"]
+    before: LayerCache | None = None
+
+    def append(self, keys: RowHeads, values: RowHeads) -> tuple[AllHeads, AllHeads]:
+        """Write one position; return the whole room, whose later positions a mask must hide."""
+        before = self.before
+        assert self.keys is not None and self.values is not None
+        if before is not None:
+            assert before.keys is not None and before.values is not None and self.rows is not None
+            torch.index_select(before.keys, 0, self.rows, out=self.keys)
+            torch.index_select(before.values, 0, self.rows, out=self.values)
+        self.keys.index_copy_(2, self.position, keys)
+        self.values.index_copy_(2, self.position, values)
+        return self.keys, self.values
+
+    def continued_state(self) -> Float[Tensor, "rows width"] | None:
+        assert self.state is not None
+        if self.before is not None:
+            assert self.before.state is not None and self.rows is not None
+            torch.index_select(self.before.state, 0, self.rows, out=self.state)
+        return self.state
+
+    def continue_from(self, state: Float[Tensor, "rows width"]) -> None:
+        assert self.state is not None
+        self.state.copy_(state)
 
 
 @dataclass
@@ -102,3 +148,11 @@ class DecoderCache:
             layer.cross_keys = layer.cross_keys.index_select(0, sentences)
             layer.cross_values = layer.cross_values.index_select(0, sentences)
         self.source_context = self.source_context.select(sentences)
+
+
+@dataclass(kw_only=True)
+class FixedDecoderCache(DecoderCache):
+    """``FixedLayerCache`` of all layers; the position to be written is on the device."""
+
+    position: Int[Tensor, " 1"]
+    room: int

@@ -6,7 +6,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from transformer.model.layers.dropout import Dropout, HiddenStates, TokenDropout
-from transformer.model.positions.absolute import LearnedPositions, SinusoidalPositions
+from transformer.model.positions.absolute import LearnedPositions, SinusoidalPositions, Start
 
 
 class _Table(nn.Embedding):
@@ -57,7 +57,7 @@ class Embedding(nn.Module):
         self.norm = norm
         self.dropout = Dropout(dropout)
 
-    def forward(self, tokens: Int[Tensor, "batch length"], start: int = 0) -> HiddenStates:
+    def forward(self, tokens: Int[Tensor, "batch length"], start: Start = 0) -> HiddenStates:
         embedded = self.token_dropout(self.tokens(tokens))
         if self.positions is not None:
             embedded = embedded + self.positions(tokens.size(1), start)

@@ -1,10 +1,13 @@
 """Vectors of positions, added to the embeddings (Vaswani et al. 2017, section 3.5)."""
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from transformer.common.errors import InputError
+
+Start = int | Int[Tensor, " 1"]
+"""The first position; or the only one, on the device, from where the host does not read it."""
 
 
 def sinusoids(
@@ -41,7 +44,9 @@ class SinusoidalPositions(nn.Module):
             table = sinusoids(*table.shape, fairseq=fairseq)
         self.register_buffer("table", table, persistent=False)
 
-    def forward(self, length: int, start: int = 0) -> Float[Tensor, "length width"]:
+    def forward(self, length: int, start: Start = 0) -> Float[Tensor, "length width"]:
+        if isinstance(start, Tensor):
+            return self.table.index_select(0, start)
         end = start + length
         if end > len(self.table):
             width = self.table.size(-1)
@@ -56,8 +61,10 @@ class LearnedPositions(nn.Module):
         super().__init__()
         self.table = nn.Parameter(torch.empty(max_length, d_model))
 
-    def forward(self, length: int, start: int = 0) -> Float[Tensor, "length width"]:
+    def forward(self, length: int, start: Start = 0) -> Float[Tensor, "length width"]:
         """Vectors of positions from ``start`` on; raises InputError beyond the last position."""
+        if isinstance(start, Tensor):
+            return self.table.index_select(0, start)
         if start + length > len(self.table):
             raise InputError(
                 f"a sentence of {start + length} tokens does not fit model.max_length="

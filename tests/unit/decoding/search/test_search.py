@@ -26,6 +26,7 @@ from transformer.settings.tokenizer import BOS, EOS, PAD
         ({"top_k": 5}, "top_k=5 has no effect .* set decoding=sampling"),
         ({"algorithm": "diverse", "groups": 2}, "beam_size=3 is no multiple of decoding.groups=2"),
         ({"algorithm": "sampling", "shortlist": "x"}, "shortlist has no effect with sampling"),
+        ({"cuda_graphs": True, "shortlist": "x"}, "needs the same tokens in each batch"),
         ({"algorithm": "mbr", "beam_size": 1, "candidates": 1}, "candidates=1 leaves nothing"),
     ],
 )
