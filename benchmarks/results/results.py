@@ -37,13 +37,12 @@ SUMMARY = (
     "test set",
     "text",
     "direction",
+    "EXPERIMENT",
     "BLEU",
     "chrF2",
     "seeds",
     "hours",
-    "machine",
     "commit",
-    "command",
 )
 
 
@@ -275,6 +274,7 @@ def table(records: Sequence[Measured]) -> list[str]:
 def summary(records: Sequence[Measured]) -> list[str]:
     """The table of README: experiments as they are, on text whose metric is BLEU."""
     rows = []
+    machines = []
     for result in RESULTS:
         runs = [record for record in records if record.name == result.name]
         if not runs or result.changed or result.text not in IN_WORDS:
@@ -284,15 +284,18 @@ def summary(records: Sequence[Measured]) -> list[str]:
                 TEST_SETS[result.corpus],
                 IN_WORDS[result.text],
                 result.direction,
+                f"`{result.experiment}`",
                 *(spread([run.scores[name] for run in runs]) for name in ("BLEU", "chrF2")),
                 seeds(runs),
                 f"{statistics.mean(run.hours for run in runs):.2f}",
-                each(run.machine for run in runs),
                 each(short(run.commit) for run in runs),
-                each(f"`{run.command}`" for run in runs),
             ]
         )
-    return markdown(SUMMARY, rows)
+        machines += [run.machine for run in runs]
+    if not rows:
+        return []
+    trained = "`python train.py experiment=EXPERIMENT data.source=S data.target=T data.root=FOLDER`"
+    return [*markdown(SUMMARY, rows), "", f"{trained} on {each(machines)}."]
 
 
 def write(new_records: Sequence[Measured]) -> list[str]:
