@@ -111,7 +111,7 @@ class Ours:
     def __init__(self, model: Transformer, precision: Precision, search: SearchConfig) -> None:
         self.model = in_precision(deepcopy(model), precision)
         self.search = search
-        device = self.model.projection.weight.device
+        device = next(self.model.parameters()).device
         self.graphs = step_graphs(self.model, device) if search.cuda_graphs else []
 
     @torch.inference_mode()
