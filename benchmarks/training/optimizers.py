@@ -25,6 +25,7 @@ POCKET = {
     "before": "optimizer=adam optimizer.lr=4e-3 schedule=cosine schedule.warmup=300 "
     "model.query_key_norm=false trainer.max_steps=1200",
     "now": "",
+    "all-norm": "model.query_key_norm=true",
     "muon": "trainer.max_steps=650",
     "adam": "optimizer=adam optimizer.lr=6e-3 trainer.max_steps=650",
     "no-norm": "model.query_key_norm=false trainer.max_steps=650",
@@ -37,11 +38,11 @@ POCKET = {
 TESTED = ("before", "now")
 MULTI30K = {
     "before": "optimizer=adam optimizer.lr=5e-3 schedule=cosine schedule.warmup=1000 "
-    "trainer.max_steps=12000",
-    "adam": "optimizer=adam optimizer.lr=8e-3 schedule=cosine schedule.warmup=500 "
-    "trainer.max_steps=7000",
-    "muon": "optimizer=muon optimizer.lr=8e-3 optimizer.momentum=0.95 schedule=cosine "
-    "schedule.warmup=500 trainer.max_steps=7000",
+    "model.query_key_norm=false trainer.max_steps=12000",
+    "now": "",
+    "adam": "optimizer=adam",
+    "no-norm": "model.query_key_norm=false",
+    "cosine": "schedule=cosine",
 }
 ROWS = {"pocket": POCKET, "multi30k_tiny": MULTI30K}
 VALIDATIONS = {"pocket": 130, "multi30k_tiny": 500}

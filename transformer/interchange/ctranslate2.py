@@ -42,6 +42,7 @@ from transformer.model.decoder import DecoderLayer
 from transformer.model.encoder import EncoderLayer
 from transformer.model.layers.embedding import Embedding
 from transformer.model.layers.feedforward import GatedFeedForward
+from transformer.model.layers.norm import HeadNorm
 from transformer.model.positions.t5_buckets import BucketBias
 from transformer.model.transformer import Transformer
 from transformer.settings.decoding import SearchConfig
@@ -155,6 +156,7 @@ def _spec(config: ModelConfig) -> "TransformerSpec":
         "rms_norm": config.norm == "rms",
         "relative_attention_bias": config.positions == "relative",
         "layernorm_embedding": config.embedding_norm,
+        "qk_norm": config.query_key_norm == "self",
     }
     if config.num_kv_heads is not None:
         shared["num_heads_kv"] = config.num_kv_heads
@@ -164,6 +166,10 @@ def _spec(config: ModelConfig) -> "TransformerSpec":
         shared |= {"rotary_dim": config.d_k, "rotary_interleave": False}
     encoder = TransformerEncoderSpec(config.encoder_layers, config.num_heads, **shared)
     decoder = TransformerDecoderSpec(config.decoder_layers, config.num_heads, **shared)
+    if config.query_key_norm == "self":
+        for layer in decoder.layer:
+            del layer.attention.q_norm
+            del layer.attention.k_norm
     if config.positions == "rotary":
         # Otherwise the engine adds sinusoids.
         del encoder.position_encodings
@@ -229,6 +235,9 @@ def _fill_attention(
         into.linear[-1].weight = _array(attention.output.weight * mask)
     if attention.query_scale is not None:
         into.queries_scale = np.float32(1)
+    if isinstance(attention.query_norm, HeadNorm):
+        _fill_norm(into.q_norm, attention.query_norm)
+        _fill_norm(into.k_norm, attention.key_norm)
     _fill_norm(into.layer_norm, norm)
 
 

@@ -23,7 +23,6 @@ Values = Mapping[str, tuple[Any, ...]]
 _FULL: Values = {
     "pattern": ("full",),
     "decoder_pattern": ("full", None),
-    "query_key_norm": (False,),
     "convolution_window": (None,),
     "encoder_layer": (None,),
     "decoder_layer": (None,),
@@ -32,12 +31,19 @@ _FULL: Values = {
 _TEXT: Values = {**_FULL, "front_end": (None,)}
 CTRANSLATE2: Values = {
     **_TEXT,
+    # Queries of its cross-attention are normalized before they are split into heads.
+    "query_key_norm": (False, "self"),
     "norm_order": ("pre", "post"),
     "positions": ("sinusoidal", "learned", "rotary", "relative"),
     "decoder_start": (None,),
 }
-ONNX: Values = {name: values for name, values in _TEXT.items() if name != "query_key_norm"}
-TRANSFORMERS: Values = {**_FULL, "num_kv_heads": (None,), "norm_epsilon": (1e-5,)}
+ONNX: Values = _TEXT
+TRANSFORMERS: Values = {
+    **_FULL,
+    "query_key_norm": (False,),
+    "num_kv_heads": (None,),
+    "norm_epsilon": (1e-5,),
+}
 """Of all architectures; each has settings of its own (``architectures/architecture.py``)."""
 
 PLAIN: dict[str, Any] = {

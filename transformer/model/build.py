@@ -205,7 +205,7 @@ def build_decoder_layer(config: ModelConfig) -> DecoderLayer:
         kind = own_class("model.decoder_layer", config.decoder_layer, DecoderLayer)
     return kind(
         before,
-        build_attention(config),
+        build_attention(config, cross=True),
         build_feed_forward(config),
         self_residual=build_residual(config),
         cross_residual=build_residual(config),
@@ -250,14 +250,14 @@ def build_kernel(config: ModelConfig) -> tuple[Kernel, Preparation]:
     return kernels[config.attention]
 
 
-def build_attention(config: ModelConfig) -> MultiHeadAttention:
+def build_attention(config: ModelConfig, *, cross: bool = False) -> MultiHeadAttention:
     """Self-attention or cross-attention."""
     return MultiHeadAttention(
         config.d_model,
         config.num_heads,
         num_kv_heads=config.num_kv_heads,
         head_dim=config.head_dim,
-        query_key_norm=config.query_key_norm,
+        query_key_norm=not cross if config.query_key_norm == "self" else config.query_key_norm,
         scale_scores=config.scale_scores,
         biases=config.biases,
         dropout=config.attention_dropout,

@@ -39,7 +39,8 @@ class ModelConfig(Settings, group="model"):
         num_kv_heads: Heads of keys and values; a group of query heads shares each (Ainslie et
             al. 2023). 1 is multi-query attention (Shazeer 2019); null is ``num_heads``.
         query_key_norm: Normalize each query and key by its root mean square, as in Gemma 3 and
-            Qwen 3 (Henry et al. 2020 use the Euclidean norm).
+            Qwen 3 (Henry et al. 2020 use the Euclidean norm); ``self`` only those of
+            self-attention, as CTranslate2 can.
         source_token_dropout: Dropout of whole input tokens of the encoder, or of a single stack
             (Gal and Ghahramani 2016; Sennrich et al. 2016).
         layer_drop: Probability that a training step skips a layer (Fan et al. 2020).
@@ -83,7 +84,7 @@ class ModelConfig(Settings, group="model"):
     num_heads: Size = 4
     num_kv_heads: Size | None = None
     head_dim: Size | None = None
-    query_key_norm: bool = False
+    query_key_norm: bool | Literal["self"] = False
     scale_scores: bool = True
     ffn_dim: Size = 256
     encoder_layers: Size = 4

@@ -91,6 +91,7 @@ def greedy_by_ctranslate2(folder: Path, sources: list[list[str]]) -> list[list[s
         {"norm_order": "post", "num_kv_heads": 1, "activation": "gelu"},
         {"positions": "rotary", "num_kv_heads": 2, "norm": "rms", "activation": "swiglu"},
         {"head_dim": 8, "activation": "geglu"},
+        {"positions": "rotary", "query_key_norm": "self"},
         {"norm": "rms", "norm_order": "post", "share_layers": "all"},
         {"encoder_layers": 3, "decoder_layers": 1, "tie_embeddings": "none"},
     ],

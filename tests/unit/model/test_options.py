@@ -57,7 +57,6 @@ VALUES: dict[str, Sequence[Any]] = {
     "num_heads": [4, 2, 1],
     "num_kv_heads": [None, 2, 1],
     "head_dim": [None, 6],
-    "query_key_norm": [False, True],
     "ffn_dim": [32, 40],
     **dict.fromkeys(("encoder_layers", "decoder_layers"), (2, 1, 3)),
     **dict.fromkeys(("dropout", "attention_dropout", "activation_dropout"), (0.0, 0.3)),
@@ -106,9 +105,10 @@ KERNEL_ONLY = ("attention", "sdpa_backend")
 def choices(field: str) -> list[Any]:
     """The words that an option may be."""
     hint = get_type_hints(ModelConfig)[field]
-    for option in (hint, *get_args(hint)):
+    options = (hint, *get_args(hint))
+    for option in options:
         if get_origin(option) is Literal:
-            return list(get_args(option))
+            return [*([False, True] if bool in options else []), *get_args(option)]
     return []
 
 
