@@ -36,13 +36,15 @@ POCKET = {
 }
 """Pocket before it had Muon, and as it is; those after *muon* change one thing of that row."""
 TESTED = ("before", "now")
+MUON = (
+    "optimizer=muon optimizer.lr=8e-3 schedule=linear schedule.warmup=300 trainer.max_steps=7000 "
+)
 MULTI30K = {
-    "before": "optimizer=adam optimizer.lr=5e-3 schedule=cosine schedule.warmup=1000 "
-    "model.query_key_norm=false trainer.max_steps=12000",
     "now": "",
-    "adam": "optimizer=adam",
-    "no-norm": "model.query_key_norm=false",
-    "cosine": "schedule=cosine",
+    "muon": MUON + "model.query_key_norm=true",
+    "muon-self": MUON + "model.query_key_norm=self",
+    "muon-decay": MUON + "model.query_key_norm=self optimizer.weight_decay=0.1",
+    "muon-dropout": MUON + "model.query_key_norm=self model.dropout=0.3",
 }
 ROWS = {"pocket": POCKET, "multi30k_tiny": MULTI30K}
 VALIDATIONS = {"pocket": 130, "multi30k_tiny": 500}
