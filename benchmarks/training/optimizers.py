@@ -4,8 +4,8 @@
 
 Each row is the experiment with the overrides that the table shows. Without ``--data-root`` it is
 ``experiment=pocket``; with it ``experiment=multi30k_tiny``, English to German, of the files there.
-The score is that of the last validation, not of the best. Only the two rows that the choice is
-between at the end, the experiment before and now, are tested, once each.
+The score is that of the last validation, not of the best. Only the rows that the choice is between
+at the end are tested, once each: the experiment before and now, and with the norm of all heads.
 
 Each training is a line of optimizers.jsonl beside this file, with its validations. A training with
 a line is not made again; delete the line and the run directory to repeat it. The table and the
@@ -35,7 +35,7 @@ POCKET = {
     "ema": "callbacks.ema_decay=0.98 trainer.max_steps=650",
 }
 """Pocket before it had Muon, and as it is; those after *muon* change one thing of that row."""
-TESTED = ("before", "now")
+TESTED = ("before", "now", "all-norm")
 MUON = (
     "optimizer=muon optimizer.lr=8e-3 schedule=linear schedule.warmup=300 trainer.max_steps=7000 "
 )
