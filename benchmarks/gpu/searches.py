@@ -46,7 +46,7 @@ def search(
         values = measured(bench, translate, sentences, BATCH_TOKENS)
     finally:
         search_module.reads_late = usual
-    replayed = sum(of_model.replayed for of_model in translate.graphs)
+    replayed = sum(graphs.replayed for graphs in translate.graphs)
     return values | {"replays": replayed} if config.cuda_graphs else values
 
 

@@ -284,7 +284,7 @@ def summary(records: Sequence[Measured]) -> list[str]:
                 TEST_SETS[result.corpus],
                 IN_WORDS[result.text],
                 result.direction,
-                f"`{result.experiment}`",
+                each(f"`{experiment(run)}`" for run in runs),
                 *(spread([run.scores[name] for run in runs]) for name in ("BLEU", "chrF2")),
                 seeds(runs),
                 f"{statistics.mean(run.hours for run in runs):.2f}",
@@ -296,6 +296,12 @@ def summary(records: Sequence[Measured]) -> list[str]:
         return []
     trained = "`python train.py experiment=EXPERIMENT data.source=S data.target=T data.root=FOLDER`"
     return [*markdown(SUMMARY, rows), "", f"{trained} on {each(machines)}."]
+
+
+def experiment(run: Measured) -> str:
+    """What its command says beside sides and folder."""
+    said = run.command.removeprefix("python train.py experiment=").split()
+    return " ".join(argument for argument in said if not argument.startswith("data."))
 
 
 def write(new_records: Sequence[Measured]) -> list[str]:

@@ -188,6 +188,19 @@ def test_a_recording_that_fails_is_said_once(caplog: pytest.LogCaptureFixture) -
 
 
 @pytest.mark.usefixtures("unchecked")
+def test_a_recording_without_memory_is_tried_again_with_fewer_sentences() -> None:
+    model = sharp()
+    recorder = PlainRecorder()
+    graphs = StepGraphs(model, recorder)
+    recorder.error = RuntimeError("CUDA out of memory")
+    with pytest.raises(RuntimeError, match="out of memory"):
+        assert_alike(model, [graphs], config_of("beam"))
+    recorder.error = None
+    assert_alike(model, [graphs], config_of("beam"))
+    assert graphs.replayed
+
+
+@pytest.mark.usefixtures("unchecked")
 def test_more_graphs_than_are_kept_are_recorded_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(graphed_step, "MOST_GRAPHS", 3)
     model = sharp()

@@ -194,6 +194,15 @@ def test_languages_are_those_of_transformers(count: int, imported: Callable[[str
     found = translator.translate(files)
     known = dict(zip(translator.tokenizer.tags.targets, ids, strict=True))
     assert [known[str(translation.language)] for translation in found] == expected
+
+    def has_no_room(layer: object, inputs: tuple[torch.Tensor]) -> None:
+        if len(inputs[0]) > 1:
+            raise RuntimeError("out of memory")
+
+    small = ours.encoder.layers[0].register_forward_pre_hook(has_no_room)
+    alone = translator.translate(files)
+    small.remove()
+    assert [translation.language for translation in alone] == [one.language for one in found]
     # As if the language was given: without a target, the sound is written down in it.
     for to in (None, "en"):
         given = [

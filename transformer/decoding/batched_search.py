@@ -154,8 +154,8 @@ class ModelSearcher:
         banned = self.tokenizer.never_written
         graphs = self._step_graphs()
         with ExitStack() as alone:
-            for of_model in graphs:
-                alone.enter_context(of_model.lock)
+            for member_graphs in graphs:
+                alone.enter_context(member_graphs.lock)
             results = search_batch(
                 self.model,
                 sources,
@@ -235,16 +235,32 @@ def detect_languages(
     Source: Radford et al. 2022, section 2.3. A sound is a window that the model reads.
     """
     detected = [""] * len(sounds)
-    device = next(model.parameters()).device
-    languages = tokenizer.languages
-    for batch in bucket_batches([len(sound) for sound in sounds], batch_tokens):
-        step = build_step(model, pad_source([sounds[index] for index in batch]).to(device), 1)
-        # batch beam vocab -> batch language
-        following = step(torch.full((len(batch), 1), BOS, device=device))[:, 0]
-        best = following[:, languages.start : languages.stop].argmax(1)
-        for index, language in zip(batch, best.tolist(), strict=True):
+    for batch in bucket_batches([len(sound) + 1 for sound in sounds], batch_tokens):
+        best = _best_languages(model, [sounds[index] for index in batch], tokenizer.languages)
+        for index, language in zip(batch, best, strict=True):
             detected[index] = tokenizer.tags.targets[language]
     return detected
+
+
+def _best_languages(model: Model, sounds: list[Row], languages: range) -> list[int]:
+    """The most probable of the tokens of languages; if memory is too small, of the halves."""
+    device = next(model.parameters()).device
+    try:
+        step = build_step(model, pad_source(sounds).to(device), 1)
+        # batch beam vocab -> batch language
+        following = step(torch.full((len(sounds), 1), BOS, device=device))[:, 0]
+        return following[:, languages.start : languages.stop].argmax(1).tolist()
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        if len(sounds) == 1:
+            raise InputError(
+                f"the device runs out of memory with one sound of {len(sounds[0])} vectors; name "
+                "its language (from=), or take device=cpu"
+            ) from error
+    middle = (len(sounds) + 1) // 2
+    halves = sounds[:middle], sounds[middle:]
+    return [language for half in halves for language in _best_languages(model, half, languages)]
 
 
 def hypothesis_texts(hypotheses: Sequence[Hypothesis], tokenizer: Tokenizer) -> list[str]:
@@ -360,7 +376,7 @@ def _step(
     if shortlist is not None:
         banned_tokens = torch.isin(shortlist, banned_tokens).nonzero()[:, 0]
         shortlist = shortlist.to(device)
-    if shortlist is None and graphs and all(of_model.works for of_model in graphs):
+    if shortlist is None and graphs and all(member_graphs.works for member_graphs in graphs):
         step = build_graphed_step(model, source, width, graphs)
     else:
         step = build_step(model, source, width, shortlist)

@@ -109,10 +109,10 @@ def _differing(
 
     def statistics(hypothesis: str, references: Sequence[Any]) -> list[Any]:
         # Such as matches and totals; sacreBLEU has no public interface for them.
-        [statistics] = metric._extract_corpus_statistics(
+        [sums] = metric._extract_corpus_statistics(
             [hypothesis], [[reference] for reference in references]
         )
-        return list(statistics)
+        return list(sums)
 
     for before, after, *references in zip(base, system, *streams, strict=True):
         yield before != after and statistics(before, references) != statistics(after, references)

@@ -64,7 +64,6 @@ ENGINE_LENGTH = 1024
 SEARCHABLE: dict[str, tuple[Any, ...]] = {
     "algorithm": ("beam", "greedy"),
     "coverage_penalty": (0,),
-    "cuda_graphs": (False,),
     "eos_threshold": (0,),
     # The engine renormalizes over the remaining tokens; our search does not.
     "min_length": (0,),

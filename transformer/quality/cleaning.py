@@ -121,15 +121,18 @@ class _Cleaner:
     """Cleans a split, which is a whole text; lines that separate documents are kept."""
 
     def __init__(self, checks: Checks, name: str, repair: bool, repairs: Collection[str]) -> None:
+        self._split = checks.splits[name]
+        if self._split.corpus.kind == "parquet":
+            raise InputError(
+                f"{self._split.location}: clean writes lines, not rows of Parquet; write the pairs "
+                "to a .jsonl file and clean that"
+            )
         self._enabled = checks.config.checks
         self._checks = checks.build(name)
-        self._split = checks.splits[name]
         self._name = name
         self._pairs = checks.pairs
         self._steps = _steps(repairs)
         self._apply_repair = repair
-        if self._split.corpus.kind == "parquet":
-            raise InputError(f"{self._split.location}: clean writes lines; give it as .jsonl")
         self._paths = [*self._split.corpus.paths, *filter(None, [self._split.links])]
         if self._split.links is not None:
             # Reads them once, so that wrong links are an error.

@@ -192,7 +192,7 @@ def test_attention_links_and_constraints_are_those_of_the_model(tmp_path: Path) 
 def test_a_search_that_the_engine_cannot_do_is_named(tmp_path: Path) -> None:
     exported(willing(beam_size=3, stopping="exact"), tmp_path)
     changes = {"algorithm": "sampling", "beam_size": 1, "coverage_penalty": 0.2}
-    changes |= {"cuda_graphs": True, "eos_threshold": 1.5, "min_length": 2, "no_repeat_ngram": 3}
+    changes |= {"eos_threshold": 1.5, "min_length": 2, "no_repeat_ngram": 3}
     with pytest.raises(InputError) as refused:
         CTranslate2Engine(tmp_path)(tiny_translator(**changes))
     for name in changes.keys() - {"beam_size"}:

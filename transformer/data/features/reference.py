@@ -19,7 +19,7 @@ from transformer.common.files import given_path
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_FRAGMENT = re.compile(r"(?P<path>.*)#(?P<fragment>(t|row|column|speed)=[^#]*)", re.DOTALL)
+_FRAGMENT = re.compile(r"(?P<path>.*)#(?P<fragment>(t|row|speed)=[^#]*)", re.DOTALL)
 _NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]*)?")
 _ROW = re.compile(r"[0-9]{1,18}")
 SPEEDS = (0.5, 2.0)
@@ -112,7 +112,14 @@ def _speed(text: str) -> float:
     return speed
 
 
-_READERS: dict[str, Any] = {"t": _times, "row": _row, "column": unquote, "speed": _speed}
+def _column(value: str) -> str:
+    try:
+        return unquote(value, errors="strict")
+    except UnicodeDecodeError as error:
+        raise InputError(f"column={value} is not percent-encoded UTF-8") from error
+
+
+_READERS: dict[str, Any] = {"t": _times, "row": _row, "column": _column, "speed": _speed}
 
 
 def _written(number: float) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from transformer.common.errors import InputError
 from transformer.common.files import given_path, remembered
 from transformer.data.features.reference import Reference, holds_bytes
-from transformer.data.text.lines import file_digest, is_large, read_lines
+from transformer.data.text.lines import MAX_LINE, file_digest, is_large, read_lines, too_long
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -117,7 +117,13 @@ class Corpus:
         path = self.paths[0]
         with opened_table(path) as table:
             sides = (self.source, self.target)
-            yield from parquet_pairs(table, path, sides, source_files=self.source_files)
+            for number, (source, target) in enumerate(
+                parquet_pairs(table, path, sides, source_files=self.source_files), 1
+            ):
+                longest = max(len(text.encode()) for text in (source, target))
+                if longest > (MAX_LINE if self.max_line is None else self.max_line):
+                    raise too_long(f"{path}: pair {number}", self.max_line)
+                yield source, target
 
     def fingerprint(self, cache: Path | None = None) -> str:
         """Return a hash of content, formats and keys; ``cache`` and errors as in `file_digest`."""
@@ -127,8 +133,11 @@ class Corpus:
             digest.update(f"{file_format(path)} {path.suffix == '.gz'} ".encode())
             digest.update(file_digest(path, cache))
         if self.source_files:
+            # Bytes in the rows of the file are in its digest.
+            rows = f"{self.paths[0]}#row="
             for source, _ in self:
-                digest.update(source_state(source).encode())
+                if not source.startswith(rows):
+                    digest.update(source_state(source).encode())
         return digest.hexdigest()
 
     def count(self, cache: Path) -> int:
@@ -289,6 +298,8 @@ def parquet_pairs(
 
     schema = table.schema_arrow
     columns = [column for column in schema.names if column in sides]
+    if len(columns) > len({*columns}):
+        raise InputError(f"{name}: two columns have one name ({', '.join(columns)}); rename one")
     if len(columns) < len({*sides}):
         # Raises InputError, which lists the columns.
         record_pair(dict.fromkeys(schema.names, ""), sides, str(name))

@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from transformer.common.cuda_graphs import GpuRecorder, Recorder, failure
+from transformer.common.errors import is_out_of_memory
 from transformer.decoding.search.model_step import (
     Ensemble,
     EnsembleStep,
@@ -181,21 +182,21 @@ class FixedStep:
         return DecoderCache(layers, AttentionContext(self.mask[:sentences]), length)
 
     def _layer(self, number: int, side: int, like: LayerCache) -> LayerCache:
-        def take(name: str, sizes: dict[int, int], of_side: str = "") -> Any:
+        def take(name: str, sizes: dict[int, int], suffix: str = "") -> Any:
             tensor: Tensor | None = getattr(like, name)
             if tensor is None:
                 return None
             shape = [sizes.get(axis, size) for axis, size in enumerate(tensor.shape)]
-            return self._tensors.take(f"{number} {name}{of_side}", shape, tensor.dtype)
+            return self._tensors.take(f"{number} {name}{suffix}", shape, tensor.dtype)
 
-        of_source = {0: self.shape.sentences, 2: self.shape.source}
-        of_target = {0: self.shape.rows, 2: self.shape.room}
+        source_sizes = {0: self.shape.sentences, 2: self.shape.source}
+        target_sizes = {0: self.shape.rows, 2: self.shape.room}
         return LayerCache(
-            take("cross_keys", of_source),
-            take("cross_values", of_source),
-            take("keys", of_target, f" {side}"),
-            take("values", of_target, f" {side}"),
-            state=take("state", of_target, f" {side}"),
+            take("cross_keys", source_sizes),
+            take("cross_values", source_sizes),
+            take("keys", target_sizes, f" {side}"),
+            take("values", target_sizes, f" {side}"),
+            state=take("state", target_sizes, f" {side}"),
         )
 
 
@@ -248,8 +249,8 @@ class StepGraphs:
         compute = partial(step.compute, side, reorders)
         kind = side, reorders
         if self.works and kind not in step.computed:
-            step.computed.add(kind)
             self._recorder.warm_up(compute)
+            step.computed.add(kind)
             return
         if self.works and kind not in step.graphs:
             self._record(step, kind, compute)
@@ -264,8 +265,11 @@ class StepGraphs:
             _, step.graphs[kind] = self._recorder.record(compute)
             self._graphs += 1
         except RuntimeError as error:
-            self.works = False
             self.clear()
+            if is_out_of_memory(error):
+                # A smaller batch may have a graph.
+                raise
+            self.works = False
             logger.warning(
                 "decoding.cuda_graphs: no graph from now on, because recording one failed (%s)",
                 failure(error),
@@ -283,6 +287,7 @@ class GraphedStep(ModelStep):
         """Where the cache lies; None if it lies elsewhere."""
         self.side = 0
 
+    @torch.no_grad()
     def __call__(self, tokens: Int[Tensor, "batch beam"]) -> LogProbabilities:
         if not self.cache.length:
             return super().__call__(tokens)
@@ -325,7 +330,7 @@ def build_graphed_step(
     model: Model, source: Source, beam: int, graphs: Sequence[StepGraphs]
 ) -> StepFunction:
     """``build_step`` with the graphs of each model."""
-    steps = [GraphedStep(of_model, source, beam) for of_model in graphs]
+    steps = [GraphedStep(member_graphs, source, beam) for member_graphs in graphs]
     return EnsembleStep(model, steps) if isinstance(model, Ensemble) else steps[0]
 
 

@@ -96,3 +96,25 @@ def test_rows_are_held_out(tmp_path: Path) -> None:
         }
         held_out.append([target for _, target in splits["validation"]])
     assert held_out[0] == held_out[1]
+
+
+def test_bytes_of_parquet_have_one_fingerprint_in_any_folder(tmp_path: Path) -> None:
+    table = pa.table({"sound": [b"first"], "en": ["one"]})
+    prints = set()
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        file = tmp_path / folder / "pairs.parquet"
+        pq.write_table(table, file)
+        prints.add(replace(Corpus.of(file, "sound", "en"), source_files=True).fingerprint())
+    assert len(prints) == 1
+
+
+def test_long_texts_and_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "pairs.parquet"
+    pq.write_table(pa.table({"de": ["eins", "zwei" * 10], "en": ["one", "two"]}), file)
+    corpus = replace(Corpus.of(file, "de", "en"), max_line=20)
+    with pytest.raises(InputError, match=r"pairs\.parquet: pair 2: .*data\.max_line"):
+        list(corpus)
+    pq.write_table(pa.table([["eins"], ["one"], ["two"]], ["de", "en", "en"]), file)
+    with pytest.raises(InputError, match=r"pairs\.parquet: two columns have one name"):
+        list(Corpus.of(file, "de", "en"))
