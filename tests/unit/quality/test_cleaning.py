@@ -270,7 +270,7 @@ def test_no_pair_of_the_files_is_held_out(tmp_path: Path) -> None:
 def test_rows_of_parquet_are_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({"en": ["a"], "de": ["b"]}), tmp_path / "a.parquet")
     split = Split(Corpus.of(tmp_path / "a.parquet", "en", "de"))
-    with pytest.raises(InputError, match=r"a\.parquet: clean writes lines; give it as \.jsonl"):
+    with pytest.raises(InputError, match=r"a\.parquet: clean writes lines, not rows of Parquet"):
         cleaned({"train": split}, tmp_path / "out")
 
 
