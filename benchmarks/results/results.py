@@ -37,7 +37,7 @@ SUMMARY = (
     "test set",
     "text",
     "direction",
-    "EXPERIMENT",
+    "arguments",
     "BLEU",
     "chrF2",
     "seeds",
@@ -284,7 +284,7 @@ def summary(records: Sequence[Measured]) -> list[str]:
                 TEST_SETS[result.corpus],
                 IN_WORDS[result.text],
                 result.direction,
-                each(f"`{experiment(run)}`" for run in runs),
+                each(f"`{arguments_of(run)}`" for run in runs),
                 *(spread([run.scores[name] for run in runs]) for name in ("BLEU", "chrF2")),
                 seeds(runs),
                 f"{statistics.mean(run.hours for run in runs):.2f}",
@@ -294,13 +294,17 @@ def summary(records: Sequence[Measured]) -> list[str]:
         machines += [run.machine for run in runs]
     if not rows:
         return []
-    trained = "`python train.py experiment=EXPERIMENT data.source=S data.target=T data.root=FOLDER`"
-    return [*markdown(SUMMARY, rows), "", f"{trained} on {each(machines)}."]
+    trained = "`python train.py data.source=S data.target=T data.root=FOLDER`"
+    return [
+        *markdown(SUMMARY, rows),
+        "",
+        f"{trained} and the arguments of the row, on {each(machines)}.",
+    ]
 
 
-def experiment(run: Measured) -> str:
+def arguments_of(run: Measured) -> str:
     """What its command says beside sides and folder."""
-    said = run.command.removeprefix("python train.py experiment=").split()
+    said = run.command.removeprefix("python train.py ").split()
     return " ".join(argument for argument in said if not argument.startswith("data."))
 
 

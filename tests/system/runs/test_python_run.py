@@ -73,6 +73,7 @@ def keys_of_page(heading: str) -> dict[str, str]:
     return {row[0].strip("| `"): row[2] for row in cells}
 
 
+@pytest.mark.thorough
 def test_a_run_writes_the_keys_of_the_page(config: RunConfig, tmp_path: Path) -> None:
     averaged = replace(
         config,

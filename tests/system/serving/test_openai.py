@@ -181,6 +181,7 @@ def test_keys_and_limits(model: Translator, sound: Path) -> None:
         client(url).audio.transcriptions.create(file=data, model="a")
 
 
+@pytest.mark.thorough
 def test_ten_minutes() -> None:
     buffer = io.BytesIO()
     noise = 0.1 * np.random.default_rng(1).standard_normal(600 * RATE).astype(np.float32)

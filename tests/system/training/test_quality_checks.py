@@ -23,6 +23,7 @@ def configured(folder: Path, *overrides: str) -> RunConfig:
     return composed([*text, *SMALL, *tiny, *bounds, *overrides], folder / "cache")
 
 
+@pytest.mark.thorough
 def test_without_the_checks_training_is_the_same(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

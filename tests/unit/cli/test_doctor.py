@@ -28,6 +28,7 @@ def call(verb: str, *arguments: str) -> int:
     return main([verb, *arguments])
 
 
+@pytest.mark.thorough
 def test_planted_faults_are_found_left_out_and_gone(capsys: pytest.CaptureFixture[str]) -> None:
     texts, where = planted_texts()
     written(texts, Path("planted"))

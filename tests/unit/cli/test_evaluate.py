@@ -89,6 +89,7 @@ def test_a_split_that_is_nearly_named_is_suggested() -> None:
 STRESS = ["stress", *CALL, "decoding.max_length_ratio=0", "decoding.max_length_offset=9"]
 
 
+@pytest.mark.thorough
 def test_all_disturbances_are_in_the_table_and_the_file(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -96,6 +96,7 @@ def test_a_reverse_model_of_several_corpora_has_their_languages() -> None:
         check_direction("a", data, ("de", "fr"))
 
 
+@pytest.mark.thorough
 def test_select_and_ask_choose_by_a_reverse_model(capsys: pytest.CaptureFixture[str]) -> None:
     rows: list[Any] = [{"nbest": [{"text": one} for one in several]} for several in CANDIDATES]
     Path("n.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

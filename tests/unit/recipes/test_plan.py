@@ -171,6 +171,7 @@ callbacks: {{own: ["own_code:Watch"], patience: 3}}
 """
 
 
+@pytest.mark.thorough
 def test_every_stage_of_any_experiment_is_checked_before_the_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
@@ -243,6 +244,7 @@ def test_a_reverse_model_chooses_if_there_is_no_reference(
     assert {forward, reverse} <= {*clean.inputs}
 
 
+@pytest.mark.thorough
 def test_a_teacher_is_a_server_or_files(base: list[str], tmp_path: Path, capsys: Capture) -> None:
     call = ["recipe=distill", *base, "output=r", "text=distilled"]
     server = ["teacher=http://localhost:1/v1", "interpolation=3", "clean=true"]
@@ -265,6 +267,7 @@ def test_a_teacher_is_a_server_or_files(base: list[str], tmp_path: Path, capsys:
     assert "files translate no" in refused(files, capsys)
 
 
+@pytest.mark.thorough
 def test_back_translation_writes_sources_for_a_text_of_the_target(
     base: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:

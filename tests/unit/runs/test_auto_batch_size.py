@@ -75,6 +75,7 @@ def test_auto_is_no_number_until_it_is_measured(tmp_path: Path) -> None:
         composed(["data.batch_tokens=much"], tmp_path)
 
 
+@pytest.mark.thorough
 def test_an_attempt_trains_on_the_largest_batch_of_the_plan(tmp_path: Path) -> None:
     settings = [*SMALL, *corpus_overrides(tmp_path), "tokenizer.sampling=0.3"]
     config = composed(settings, tmp_path / "cache")
