@@ -45,6 +45,8 @@ MULTI30K = {
     "muon-self": MUON + "model.query_key_norm=self",
     "muon-decay": MUON + "model.query_key_norm=self optimizer.weight_decay=0.1",
     "muon-dropout": MUON + "model.query_key_norm=self model.dropout=0.3",
+    "muon-batch": MUON
+    + "model.query_key_norm=self optimizer.weight_decay=0.1 data.batch_tokens=2560",
 }
 ROWS = {"pocket": POCKET, "multi30k_tiny": MULTI30K}
 VALIDATIONS = {"pocket": 130, "multi30k_tiny": 500}
