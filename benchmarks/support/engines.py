@@ -121,7 +121,7 @@ class Ours:
         lengths = [(len(segment) + 1) * self.search.width for segment in segments]
         for indices in bucket_batches(lengths, batch_tokens):
             batch = [segments[index] for index in indices]
-            results = search_batch(self.model, batch, self.search, None, graphs=self.graphs)
+            results = search_batch(self.model, batch, self.search, graphs=self.graphs)
             for index, hypotheses in zip(indices, results, strict=True):
                 translations[index] = hypotheses[0].tokens
         return translations

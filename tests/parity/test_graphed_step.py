@@ -67,8 +67,8 @@ def assert_alike(
 ) -> None:
     """All batches have the same tokens; sizes of products may change the last bits of scores."""
     for batch in BATCHES:
-        expected = search_batch(model, batch, config, None)
-        found = search_batch(model, batch, config, None, graphs=graphs)
+        expected = search_batch(model, batch, config)
+        found = search_batch(model, batch, config, graphs=graphs)
         assert texts(found) == texts(expected)
         assert scores(found) == pytest.approx(scores(expected), abs=2e-5)
 
@@ -137,8 +137,8 @@ def test_equal_sizes_give_equal_bits(narrow: bool) -> None:
         # The validation of a run in bf16-mixed.
         for autocast in (narrow, False):
             with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-                found = search_batch(model, batch, config_of(kind), None, graphs=graphs)
-                assert found == search_batch(model, batch, config_of(kind), None)
+                found = search_batch(model, batch, config_of(kind), graphs=graphs)
+                assert found == search_batch(model, batch, config_of(kind))
 
 
 def test_constraints_are_met_alike() -> None:
@@ -219,7 +219,7 @@ def test_what_a_failed_search_left_is_not_seen() -> None:
     before = weight.clone()
     weight.fill_(torch.nan)
     with pytest.raises(InputError, match="NaN"):
-        search_batch(model, SEGMENTS, config_of("beam"), None, graphs=graphs)
+        search_batch(model, SEGMENTS, config_of("beam"), graphs=graphs)
     weight.copy_(before)
     assert_alike(model, graphs, config_of("beam"))
 

@@ -5,7 +5,7 @@ It knows no model. A test has a recorder that computes on a CPU.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 from weakref import WeakSet
 
 import torch
@@ -31,7 +31,7 @@ class GpuRecorder(Recorder):
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._stream = torch.cuda.Stream(device)
-        self._pool = torch.cuda.graph_pool_handle()
+        self._pool: Any = None  # of torch, whose type is private
         self._recorded: WeakSet[torch.cuda.CUDAGraph] = WeakSet()
 
     def warm_up(self, call: Callable[[], T]) -> T:

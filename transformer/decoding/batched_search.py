@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 from jaxtyping import Float, Int
@@ -116,26 +116,22 @@ class ModelSearcher:
         return self._graphs[device]
 
     def _search_in_memory(self, segments: list[Segment]) -> list[list[Hypothesis]]:
-        """Search; if memory is too small, search the halves: only a shortlist is of a batch."""
-        try:
-            return self._search_batch(segments)
-        except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
-                raise
-            if len(segments) == 1:
-                raise InputError(
-                    f"the device runs out of memory with one sentence of "
-                    f"{len(segments[0].subwords)} tokens; cut it in two, lower decoding.beam_size, "
-                    "nbest or candidates, or take device=cpu"
-                ) from error
-        # The traceback, and the memory that it held, is gone here.
+        """Search, in halves if memory is too small: only a shortlist is of a batch."""
+        return in_halves(
+            self._search_batch,
+            segments,
+            lambda segment: (
+                f"one sentence of {len(segment.subwords)} tokens; cut it in two, lower "
+                "decoding.beam_size, nbest or candidates"
+            ),
+            self._free_memory,
+        )
+
+    def _free_memory(self) -> None:
+        """Free the memory of the graphs, between the searches of other threads."""
         for graphs in self._step_graphs():
-            graphs.clear()
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
-        middle = (len(segments) + 1) // 2
-        halves = segments[:middle], segments[middle:]
-        return [hypotheses for half in halves for hypotheses in self._search_in_memory(half)]
+            with graphs.lock:
+                graphs.clear()
 
     def _search_batch(self, segments: list[Segment]) -> list[list[Hypothesis]]:
         sources = [segment.subwords for segment in segments]
@@ -151,7 +147,6 @@ class ModelSearcher:
             )
         # What constraints ask for may be any token.
         shortlist = self._shortlist.tokens(sources) if self._shortlist and not compiled else None
-        banned = self.tokenizer.never_written
         graphs = self._step_graphs()
         with ExitStack() as alone:
             for member_graphs in graphs:
@@ -161,10 +156,7 @@ class ModelSearcher:
                 sources,
                 self.search,
                 self.head,
-                compiled,
-                banned,
-                shortlist,
-                speech,
+                Conditions(compiled, self.tokenizer.never_written, shortlist, speech),
                 graphs,
             )
         results = [hypotheses or [NO_TRANSLATION] for hypotheses in results]
@@ -227,6 +219,52 @@ class SpeechRules:
         return TimedStep(step, self.times, self.first_tag)
 
 
+@dataclass(frozen=True)
+class Conditions:
+    """What the translations of a batch must be."""
+
+    constraints: "CompiledConstraints | None" = None
+    banned: Sequence[int] = ()
+    """Tokens that none has."""
+    shortlist: Int[Tensor, " tokens"] | None = None
+    """If there is one, no translation has any other token."""
+    speech: SpeechRules | None = None
+
+
+UNCONDITIONAL = Conditions()
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def in_halves(
+    compute: Callable[[list[Item]], list[Result]],
+    items: list[Item],
+    of_one: Callable[[Item], str],
+    free_memory: Callable[[], None] = lambda: None,
+) -> list[Result]:
+    """Compute all items at once; if memory is too small, each half.
+
+    Raises InputError if it is too small for one item, which ``of_one`` names, with advice.
+    """
+    try:
+        return compute(items)
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        if len(items) == 1:
+            raise InputError(
+                f"the device runs out of memory with {of_one(items[0])}, or take device=cpu"
+            ) from error
+    # The traceback, and the memory that it held, is gone here.
+    free_memory()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    middle = (len(items) + 1) // 2
+    halves = items[:middle], items[middle:]
+    return [result for half in halves for result in in_halves(compute, half, of_one, free_memory)]
+
+
 def detect_languages(
     model: Model, sounds: Sequence[Row], tokenizer: Tokenizer, batch_tokens: int
 ) -> list[str]:
@@ -234,33 +272,26 @@ def detect_languages(
 
     Source: Radford et al. 2022, section 2.3. A sound is a window that the model reads.
     """
-    detected = [""] * len(sounds)
-    for batch in bucket_batches([len(sound) + 1 for sound in sounds], batch_tokens):
-        best = _best_languages(model, [sounds[index] for index in batch], tokenizer.languages)
-        for index, language in zip(batch, best, strict=True):
-            detected[index] = tokenizer.tags.targets[language]
-    return detected
-
-
-def _best_languages(model: Model, sounds: list[Row], languages: range) -> list[int]:
-    """The most probable of the tokens of languages; if memory is too small, of the halves."""
+    languages = tokenizer.languages
     device = next(model.parameters()).device
-    try:
-        step = build_step(model, pad_source(sounds).to(device), 1)
+
+    def detect(batch: list[Row]) -> list[str]:
+        step = build_step(model, pad_source(batch).to(device), 1)
         # batch beam vocab -> batch language
-        following = step(torch.full((len(sounds), 1), BOS, device=device))[:, 0]
-        return following[:, languages.start : languages.stop].argmax(1).tolist()
-    except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
-            raise
-        if len(sounds) == 1:
-            raise InputError(
-                f"the device runs out of memory with one sound of {len(sounds[0])} vectors; name "
-                "its language (from=), or take device=cpu"
-            ) from error
-    middle = (len(sounds) + 1) // 2
-    halves = sounds[:middle], sounds[middle:]
-    return [language for half in halves for language in _best_languages(model, half, languages)]
+        following = step(torch.full((len(batch), 1), BOS, device=device))[:, 0]
+        best = following[:, languages.start : languages.stop].argmax(1)
+        return [tokenizer.tags.targets[language] for language in best.tolist()]
+
+    detected = [""] * len(sounds)
+    for indices in bucket_batches([len(sound) + 1 for sound in sounds], batch_tokens):
+        found = in_halves(
+            detect,
+            [sounds[index] for index in indices],
+            lambda sound: f"one sound of {len(sound)} vectors; name its language (from=)",
+        )
+        for index, language in zip(indices, found, strict=True):
+            detected[index] = language
+    return detected
 
 
 def hypothesis_texts(hypotheses: Sequence[Hypothesis], tokenizer: Tokenizer) -> list[str]:
@@ -278,39 +309,36 @@ SEARCHES: dict[str, Search] = {
 """Searches that need only a step, limits and the config, by ``decoding.algorithm``."""
 
 
-def search_batch(  # noqa: PLR0913 -- what most calls do not have comes last
+def search_batch(
     model: Model,
     segments: Sequence[Row],
     config: SearchConfig,
-    head: HeadName | None,
-    constraints: "CompiledConstraints | None" = None,
-    banned: Sequence[int] = (),
-    shortlist: Int[Tensor, " tokens"] | None = None,
-    speech: SpeechRules | None = None,
+    head: HeadName | None = None,
+    conditions: Conditions = UNCONDITIONAL,
     graphs: Sequence[StepGraphs] = (),
 ) -> list[list[Hypothesis]]:
     """Return up to ``nbest`` hypotheses per segment, the best first, in the segments' order.
 
     With ``mbr`` it returns all candidates, ranked by the search. The model is in evaluation mode.
-    The coverage penalty reads ``head``, in the first model of an ensemble. No translation has a
-    ``banned`` token, and none has a token outside of the ``shortlist``, if there is one. A step is
-    computed by the ``graphs`` of the models, if there are any.
+    The coverage penalty reads ``head``, in the first model of an ensemble. A step is computed by
+    the ``graphs`` of the models, if there are any.
     """
+    constraints = conditions.constraints
     if constraints is not None and constraints.must is not None and config.algorithm != "beam":
         raise InputError(
             f"decoding.algorithm={config.algorithm} cannot look for phrases that must occur; "
             "set decoding=beam"
         )
-    if config.coverage_penalty and speech is not None:
+    if config.coverage_penalty and conditions.speech is not None:
         raise InputError(
             "decoding.coverage_penalty is of text: a model of speech may stay silent; set it to 0"
         )
     config = config.candidate_search
     if not config.coverage_penalty:
-        return _search(model, segments, config, constraints, banned, shortlist, speech, graphs)
+        return _search(model, segments, config, conditions, graphs)
     # The penalty ranks the whole final beam.
     whole = replace(config, nbest=config.width, coverage_penalty=0.0)
-    beams = _search(model, segments, whole, constraints, banned, shortlist, speech, graphs)
+    beams = _search(model, segments, whole, conditions, graphs)
     first = ensemble_members(model)[0]
     ranked = rank_by_coverage(first, segments, beams, config.coverage_penalty, head)
     return [hypotheses[: config.nbest] for hypotheses in ranked]
@@ -320,16 +348,14 @@ def _search(
     model: Model,
     segments: Sequence[Row],
     config: SearchConfig,
-    constraints: "CompiledConstraints | None",
-    banned: Sequence[int],
-    shortlist: Int[Tensor, " tokens"] | None,
-    speech: SpeechRules | None,
+    conditions: Conditions,
     graphs: Sequence[StepGraphs],
 ) -> list[list[Hypothesis]]:
+    constraints = conditions.constraints
     device = next(model.parameters()).device
     max_length = max_subwords(model)
-    if speech is not None:
-        max_length = max(1, max_length - len(speech.prompts[0]))
+    if conditions.speech is not None:
+        max_length = max(1, max_length - len(conditions.speech.prompts[0]))
     limits = torch.tensor([min(max_length, config.limit(len(segment))) for segment in segments])
     limits = limits.to(device)
     width = config.width
@@ -337,7 +363,7 @@ def _search(
         limits = constraints.limits(limits, max_length)
         if constraints.must is not None:
             width = int(constraints.must.widths(width).max())
-    step = _step(model, pad_source(segments).to(device), width, banned, shortlist, speech, graphs)
+    step = _step(model, pad_source(segments).to(device), width, conditions, graphs)
     if constraints is not None:
         step = constraints.step(step, limits, width)
         if constraints.must is not None:
@@ -350,9 +376,9 @@ def _search(
         seeds = [derive_seed(segment, config.seed) for segment in segments]
         return sample_search(step, limits, config, seeds)
     results = SEARCHES[config.algorithm](step, limits, config)
-    if shortlist is None:
+    if conditions.shortlist is None:
         return results
-    ids = shortlist.tolist()
+    ids = conditions.shortlist.tolist()
     return [
         [replace(h, tokens=tuple(ids[token] for token in h.tokens)) for h in hypotheses]
         for hypotheses in results
@@ -363,13 +389,12 @@ def _step(
     model: Model,
     source: Source,
     width: int,
-    banned: Sequence[int],
-    shortlist: Int[Tensor, " tokens"] | None,
-    speech: SpeechRules | None,
+    conditions: Conditions,
     graphs: Sequence[StepGraphs],
 ) -> StepFunction:
     """The step of a model without the tokens that no translation has."""
     device = source.device
+    banned, shortlist, speech = conditions.banned, conditions.shortlist, conditions.speech
     if speech is not None:
         banned = [token for token in banned if token not in (speech.times or ())]
     banned_tokens = torch.tensor(banned, dtype=torch.long)

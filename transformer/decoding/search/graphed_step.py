@@ -47,7 +47,7 @@ MOST_GRAPHS = 512
 
 
 class StepShape(NamedTuple):
-    """What tells the graphs of two steps apart; the room is of the cache of keys and values."""
+    """What tells the graphs of two steps apart; the room is of keys and values, 0 without them."""
 
     sentences: int
     beam: int
@@ -315,12 +315,15 @@ class GraphedStep(ModelStep):
         self.step = None
 
     def _shape(self, sentences: int) -> StepShape:
-        cross_keys = self.cache.layers[0].cross_keys
+        first = self.cache.layers[0]
+        cross_keys = first.cross_keys
+        # A state has no room that grows.
+        room = 0 if first.keys is None else room_for(self.cache.length, 1, cross_keys.device)
         block = block_of(cross_keys.device)
         return StepShape(
             few_sizes(sentences),
             self.beam,
-            room_for(self.cache.length, 1, cross_keys.device),
+            room,
             -(-cross_keys.size(2) // block) * block,
             cross_keys.dtype,
         )

@@ -44,8 +44,8 @@ def test_scores_gain_the_penalty_and_are_ranked_again() -> None:
 @pytest.mark.parametrize("beta", [0.0, 5.0])
 def test_the_penalty_chooses_among_all_that_the_beam_ends_with(beta: float) -> None:
     model = tiny_transformer()
-    every = search_batch(model, SOURCES, search_config(beam_size=4, nbest=4), None)
-    best = search_batch(model, SOURCES, search_config(beam_size=4, coverage_penalty=beta), None)
+    every = search_batch(model, SOURCES, search_config(beam_size=4, nbest=4))
+    best = search_batch(model, SOURCES, search_config(beam_size=4, coverage_penalty=beta))
     expected = rank_by_coverage(model, SOURCES, every, beta, None) if beta else every
     assert [[h.tokens for h in rows] for rows in best] == [
         [h.tokens for h in rows[:1]] for rows in expected

@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tests.helpers.decoding.steps import search_config
 from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer, tiny_translator
 from tests.helpers.model.host_reads import reason_to_wait
-from transformer.decoding.batched_search import search_batch
+from transformer.decoding.batched_search import Conditions, search_batch
 from transformer.decoding.constraints.compile import ConstraintCompiler
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.search import search as search_module
@@ -81,8 +81,9 @@ def searched(kind: str) -> list[list[Hypothesis]]:
         compiled = ConstraintCompiler(tokenizer).compile(constraints, 60, torch.device("cpu"))
     config = search_config(max_length_ratio=1.0, max_length_offset=1, **changes)
     segments = tokenizer.encode_source([source for source, _ in PAIRS])
+    conditions = Conditions(compiled, tokenizer.never_written)
     with torch.inference_mode():
-        return search_batch(model, segments, config, None, compiled, tokenizer.never_written)
+        return search_batch(model, segments, config, None, conditions)
 
 
 def repeat_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
