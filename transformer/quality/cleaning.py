@@ -17,7 +17,7 @@ import numpy as np
 from transformer.common.errors import InputError
 from transformer.common.files import written_whole
 from transformer.data.corpora.split import NumberedPair
-from transformer.data.text.parallel import Corpus, Pair, read_lines
+from transformer.data.text.parallel import Corpus, Pair, read_lines, record_texts
 from transformer.data.text.word_alignment import word_count
 from transformer.quality.checks import characters, markup
 from transformer.quality.corpus_checks import Checks
@@ -248,8 +248,9 @@ def _rewrite(lines: tuple[str, ...], corpus: Corpus, pair: NumberedPair) -> tupl
     if corpus.kind == "scan":
         return ("IN: {} OUT: {}".format(*pair.texts), *lines[1:])
     values = json.loads(lines[0])
-    target = [pair.target] if isinstance(values[corpus.target], list) else pair.target
-    values |= {corpus.source: pair.source, corpus.target: target}
+    texts = record_texts(values, (corpus.source, corpus.target))
+    target = [pair.target] if isinstance(texts[corpus.target], list) else pair.target
+    texts |= {corpus.source: pair.source, corpus.target: target}
     # Half of a surrogate pair, in another key, has no other form than its escape.
     escapes = lines[0].isascii() or "\\ud" in lines[0].lower()
     return (json.dumps(values, ensure_ascii=escapes), *lines[1:])

@@ -188,6 +188,7 @@ def test_only_the_repaired_texts_of_a_line_change(tmp_path: Path) -> None:
         ("tur.trn", "tsv", "y%sürü\tV;PST\tyürüdü"),
         # Half of a surrogate pair can only be escaped, with all else of its line.
         ("text.jsonl", None, r'{"x": "%sa", "y": ["\u00e4"], "k": "\ud83d \u00fc"}'),
+        ("text.jsonl", None, '{"id": 1, "translation": {"x": "%sa", "y": "b"}}'),
     ],
 )
 def test_a_repaired_line_keeps_its_form(

@@ -300,41 +300,61 @@ def parquet_pairs(
     columns = [column for column in schema.names if column in sides]
     if len(columns) > len({*columns}):
         raise InputError(f"{name}: two columns have one name ({', '.join(columns)}); rename one")
-    if len(columns) < len({*sides}):
+    if not columns and TRANSLATION in schema.names:
+        columns = [TRANSLATION]
+    elif len(columns) < len({*sides}):
         # Raises InputError, which lists the columns.
-        record_pair(dict.fromkeys(schema.names, ""), sides, str(name))
-    in_rows = source_files and holds_bytes(schema.field(sides[0]).type)
+        record_pair(dict.fromkeys(schema.names, ""), sides, str(name), "column")
+    in_rows = source_files and sides[0] in columns and holds_bytes(schema.field(sides[0]).type)
     if in_rows:
         columns.remove(sides[0])
     file = str(name).rpartition("/")[2]
     for number, row in enumerate(read_rows(table, columns, start - 1), start):
         if in_rows:
             row[sides[0]] = str(Reference(file, row=number - 1, column=sides[0]))
-        yield from record_pairs(row, sides, f"{name}:{number}")
+        yield from record_pairs(row, sides, f"{name}:{number}", "column")
 
 
-def record_pairs(row: dict[str, Any], sides: tuple[str, str], where: str) -> Iterator[Pair]:
+TRANSLATION = "translation"
+"""A key of records such as ``{"translation": {"en": ..., "de": ...}}``, of datasets of Hugging
+Face."""
+
+
+def record_texts(row: dict[str, Any], sides: tuple[str, str]) -> dict[str, Any]:
+    """Return the part of a record that has the texts: that of `TRANSLATION`, or all of it."""
+    texts = row.get(TRANSLATION)
+    return texts if isinstance(texts, dict) and not {*sides} & {*row} else row
+
+
+def record_pairs(
+    row: dict[str, Any], sides: tuple[str, str], where: str, kind: str = "key"
+) -> Iterator[Pair]:
     """Yield the texts of a record; a list of targets is a pair for each."""
+    row = record_texts(row, sides)
     targets = row.get(sides[1])
     if isinstance(targets, list) and targets:
         for index, item in enumerate(targets):
-            source, target = record_pair({**row, sides[1]: item}, sides, where)
+            source, target = record_pair({**row, sides[1]: item}, sides, where, kind)
             yield source, AnotherTarget(target) if index else target
     else:
-        yield record_pair(row, sides, where)
+        yield record_pair(row, sides, where, kind)
 
 
-def record_pair(row: dict[str, object], sides: tuple[str, str], where: str) -> Pair:
-    """Return both texts of a record; raises InputError if one is missing, or no line of UTF-8."""
+def record_pair(row: dict[str, object], sides: tuple[str, str], where: str, kind: str) -> Pair:
+    """Return both texts of a record; raises InputError if one is missing, or no line of UTF-8.
+
+    A text is that of a key or a column, as ``kind`` says.
+    """
     texts: list[str] = []
     for key, side in zip(sides, ("source", "target"), strict=True):
         text = row.get(key)
         # A carriage return at the end would be half of a line end in a plain file.
         if not isinstance(text, str) or _NOT_A_LINE.search(text):
-            value = f"{text!r:.40}" if key in row else f"nothing (keys: {', '.join(row) or 'none'})"
+            missing = f"nothing ({kind}s: {', '.join(row) or 'none'})"
+            value = f"{text!r:.40}" if key in row else missing
             raise InputError(
-                f"{where}: the key {key!r} has {value}, not one line of UTF-8 text in quotes; "
-                f"correct it, or the name of the key (data.{side})"
+                f"{where}: the {kind} {key!r} has {value}, not one line of UTF-8 text; "
+                f"correct it, or the name of the {kind} (data.{side})"
             )
         texts.append(text)
     return texts[0], texts[1]

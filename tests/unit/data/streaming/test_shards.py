@@ -85,7 +85,7 @@ def test_a_local_file_is_known_by_its_size_and_time(folder: Path) -> None:
         (["part-*.x", "part-0.y"], r"part-\*\.x \(3\), .*part-0\.y \(1\): .*plain text"),
         (["cut.tsv.gz"], r"cut\.tsv\.gz:\d+: damaged gzip file"),
         (["cut.parquet"], r"cut\.parquet: cannot be read \("),
-        (["none.parquet"], r"none\.parquet:2: the key 'y' has None"),
+        (["none.parquet"], r"none\.parquet:2: the column 'y' has None"),
     ],
 )
 def test_a_bad_shard_is_named_in_one_line(folder: Path, train: list[str], problem: str) -> None:

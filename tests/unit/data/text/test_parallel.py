@@ -44,7 +44,11 @@ def test_the_formats_hold_the_same_pairs(tmp_path: Path, suffix: str) -> None:
     jsonl = write(tmp_path / f"a.jsonl{suffix}", "\n".join(rows))
     rows_file = tmp_path / "a.parquet"
     pq.write_table(pa.table({"de": TARGETS, "id": [1] * 6, "en": LINES}), rows_file)
-    for paths in ([source, target], [tsv], str(jsonl), rows_file):
+    records = [{"id": 1, "translation": {"de": t, "en": s}} for s, t in pairs]
+    nested = write(tmp_path / f"b.jsonl{suffix}", "\n".join(map(json.dumps, records)))
+    nested_file = tmp_path / "b.parquet"
+    pq.write_table(pa.Table.from_pylist(records), nested_file)
+    for paths in ([source, target], [tsv], str(jsonl), rows_file, nested, nested_file):
         assert list(Corpus.of(paths, "en", "de")) == pairs
     with pytest.raises(InputError, match=r"\[a.en \(plain\)\] is not a corpus"):
         Corpus.of("a.en", "en", "de")
@@ -59,10 +63,10 @@ def test_rows_of_parquet_are_as_lines_of_jsonl(tmp_path: Path) -> None:
     pairs = list(Corpus.of(path, "en", "de"))
     assert pairs == [("a", "x"), ("a", "y"), ("b", "z")]
     assert [isinstance(target, AnotherTarget) for _, target in pairs] == [False, True, False]
-    with pytest.raises(InputError, match=r"a\.parquet: the key 'fr' has nothing \(keys: en, de\)"):
+    with pytest.raises(InputError, match=r"a\.parquet: the column 'fr' has nothing \(columns: en"):
         list(Corpus.of(path, "en", "fr"))
     pq.write_table(pa.table({"en": ["a", "b"], "de": ["x", None]}), path)
-    with pytest.raises(InputError, match=r"a\.parquet:2: the key 'de' has None"):
+    with pytest.raises(InputError, match=r"a\.parquet:2: the column 'de' has None"):
         list(Corpus.of(path, "en", "de"))
     for content in (path.read_bytes()[:-9], b"a\tb\n"):
         path.write_bytes(content)

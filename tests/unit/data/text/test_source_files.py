@@ -66,7 +66,7 @@ def test_bytes_of_parquet_are_sources(tmp_path: Path) -> None:
     for source, sound in zip(sources, sounds, strict=True):
         with opened(Reference.parse(source)) as opened_source:
             assert opened_source.read() == sound
-    with pytest.raises(InputError, match=r"pairs\.parquet:1: the key 'noisy' has b'wrong', not"):
+    with pytest.raises(InputError, match=r"pairs\.parquet:1: the column 'noisy' has b'wrong', not"):
         list(Corpus.of(file, "noisy", "en"))
     with pytest.raises(InputError, match=r"data\.source and data\.target are both"):
         pairs("en")

@@ -88,7 +88,7 @@ def test_a_wrong_text_is_named(tmp_path: Path) -> None:
 def test_a_column_without_a_text_is_named(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"de": ["x", None]}), path)
-    with pytest.raises(InputError, match=r"the key 'en' has nothing \(keys: de\)"):
+    with pytest.raises(InputError, match=r"the column 'en' has nothing \(columns: de\)"):
         list(read_sources(str(path), "en"))
-    with pytest.raises(InputError, match=r"a\.parquet:2: the key 'de' has None"):
+    with pytest.raises(InputError, match=r"a\.parquet:2: the column 'de' has None"):
         list(read_sources(str(path), "de"))
