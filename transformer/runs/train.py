@@ -49,10 +49,10 @@ from transformer.training.distributed.ranks import process_rank
 from transformer.training.divergence import Diverged, save_text
 from transformer.training.layer_wrappers import compile_choice
 from transformer.training.precision import resolve_precision, trains_on_gpu
+from transformer.training.process_state import process_state_kept
 from transformer.training.trainer import (
     build_trainer,
     end_reason,
-    process_state_kept,
     updates_of_epochs,
 )
 
