@@ -8,7 +8,7 @@ run=${run%/}
 
 echo
 echo "Scores on the test sentences:"
-python -m transformer evaluate checkpoint="$run"
+python -m transformer evaluate checkpoint="$run" > /dev/null  # the same as JSON
 
 echo
 echo "A few translations:"
@@ -21,9 +21,10 @@ printf '%s\n' "$translations" | sed 's/^/  /'
 
 cat <<END
 
-Three commands to try next (after: . .venv/bin/activate):
+To try next (after: . .venv/bin/activate):
 
   echo 'They painted the picture last month and admired it.' | transformer translate checkpoint=$run
   transformer evaluate checkpoint=$run split=test_novel
-  python train.py data=files data.source=en data.target=de 'data.train=[a.en,a.de]'
+
+A model of your own text, step by step: docs/first_model.md
 END

@@ -15,6 +15,7 @@ import torch
 from omegaconf import OmegaConf
 
 from tests.helpers.decoding.translators import tiny_translator
+from tests.helpers.model.models import tiny_config
 from transformer.__main__ import VERBS, main
 from transformer.checkpoint.checkpoint import PORTABLE, Portable, require_translation
 from transformer.cli import arguments
@@ -29,9 +30,12 @@ from transformer.decoding.batched_search import SEARCHES
 from transformer.evaluation.metrics import BUILDERS, score
 from transformer.interchange.export_formats import FORMATS
 from transformer.interchange.verification import check_formula
+from transformer.model import build
 from transformer.model.attention.attention_context import AttentionContext
+from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.attention.record_weights import recording
 from transformer.model.attention.scaled_dot_product import attend_with_weights, eager
+from transformer.model.build import build_transformer
 from transformer.model.positions.alibi import AlibiBias
 from transformer.settings.decoding import SearchConfig, SearchName
 from transformer.settings.metrics import METRICS, MetricsConfig
@@ -104,6 +108,22 @@ def test_the_formula_of_an_attention_computes_and_is_recorded() -> None:
         torch.testing.assert_close(attention.attend(hidden, hidden, hidden, bias), expected)
     seen = attend_with_weights(2 * queries, keys, values, bias, 0.0)[1]
     torch.testing.assert_close(weights, [seen])
+
+
+def test_the_formula_of_an_attention_computes_in_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens = torch.tensor([[4, 5, 6, 2]])
+    models = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        models.append(build_transformer(tiny_config()).eval())
+        new = build.AttentionFunctions(run("attention")["sharper"], None, build.prepare_dense)
+        monkeypatch.setattr(build, "attention_functions", lambda config, new=new: new)
+    usual, sharper = models
+    assert not torch.equal(usual(tokens, tokens), sharper(tokens, tokens))
+    for attention in filter(lambda module: isinstance(module, MultiHeadAttention), usual.modules()):
+        attention.query.weight.data *= 2
+        attention.query.bias.data *= 2
+    torch.testing.assert_close(sharper(tokens, tokens), usual(tokens, tokens))
 
 
 def test_a_program_without_the_formula_is_refused() -> None:

@@ -76,7 +76,8 @@ def require_trust(
     if outside:
         names = ", ".join(f"{key}={path}" for key, path in outside)
         raise InputError(
-            f"{whose} names {names}: text outside of this folder, or code; {advice}add trust=true "
+            f"{whose} names {names}: code, or a path that is absolute or leads out of this folder; "
+            f"{advice}add trust=true "
             f"if you trust the checkpoint, or set {TRUST}=true for all of your own"
         )
 

@@ -8,7 +8,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from zipfile import is_zipfile
 
-from transformer.checkpoint.checkpoint import Loaded, read_payload, require_translation
+from transformer.checkpoint.checkpoint import (
+    Loaded,
+    portable_part,
+    read_payload,
+    require_translation,
+)
 from transformer.checkpoint.run_directory import checkpoint_file, is_exported
 from transformer.commands.scored_text import (
     changed_metrics,
@@ -101,8 +106,11 @@ def _find_compared(config: CompareConfig, show: Show, loaded: Loaded) -> _Compar
     systems = {path: System(str(path), lines) for path, lines in hypotheses.items()}
     first = None
     metrics = changed_metrics(config, None, "compare")
-    # A run that cannot translate is refused before the others translate.
+    # A run that cannot translate, or whose text is not trusted, is refused before others translate.
     about = {path: about_run(path) for path in runs}
+    if text is None:
+        for path in runs:
+            _require_trusted_text(config, path)
     for path in runs:
         # One after the other: the models need not fit the memory together.
         translator, run = load_translator(config.translator(path), loaded=loaded)
@@ -129,6 +137,12 @@ def _find_compared(config: CompareConfig, show: Show, loaded: Loaded) -> _Compar
     sources, references = zip(*text, strict=True)
     compared = ComparedText(name, sources, references)
     return _Compared(compared, [systems[path] for path in paths], metrics, first)
+
+
+def _require_trusted_text(config: CompareConfig, path: Path) -> None:
+    if not is_exported(path):
+        payload = read_payload(checkpoint_file(path), tensors=False)
+        require_trusted(config, portable_part(payload).config, path)
 
 
 def _own_training_text(config: CompareConfig) -> Iterator[str] | None:

@@ -1,5 +1,6 @@
 """``evaluate``: the scores of a model on a text, as its task demands."""
 
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +31,13 @@ from transformer.decoding.document_translator import in_documents
 from transformer.decoding.long_inputs import warn_about_length_limit
 from transformer.decoding.translator import Translator, length_counts, torch_engine
 from transformer.evaluation.alignment_error import count_links
-from transformer.evaluation.metrics import Score, build_metric, score, term_accuracy
+from transformer.evaluation.metrics import (
+    Score,
+    build_metric,
+    score,
+    suited_tokenizer,
+    term_accuracy,
+)
 from transformer.interchange.translators import load_translator, local_run, needs_run
 from transformer.quality.failures.flags import Detector, Output
 from transformer.quality.failures.monitor import Failures, as_outputs, find_failures
@@ -39,6 +46,8 @@ from transformer.quality.unknown_symbols import checked_symbols
 from transformer.reports.scores import save_report
 from transformer.settings.evaluation import EvaluateConfig
 from transformer.tasks.registry import make_task
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -93,6 +102,7 @@ def evaluate(
         translator.tokenizer.require_text("alignment=")
     split = text_to_score(config, run, config.checkpoint)
     pairs = pairs_to_score(split)
+    _warn_about_tokenization(metrics.tokenize, pairs)
     gold = _gold_links(config, split)
     if gold is not None and len(gold) != len(pairs):
         raise InputError("alignment of a text with several references is unknown; set alignment=")
@@ -132,6 +142,17 @@ def evaluate(
         if config.output is not None:
             save_stress(config.output, report)
     return evaluated
+
+
+def _warn_about_tokenization(tokenize: str, pairs: Sequence[Referenced]) -> None:
+    suited = suited_tokenizer([references for _, references in pairs], tokenize)
+    if suited is not None:
+        logger.warning(
+            "tokenize=%s takes a whole sentence of these references for one word; tokenize=%s "
+            "divides them",
+            tokenize,
+            suited,
+        )
 
 
 def _failures(

@@ -1,17 +1,18 @@
 """Metrics by name, BLEU, chrF and TER by sacreBLEU, and scores with signatures (Post 2018)."""
 
 import json
+import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from typing import Any
 
 from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.metrics.base import Metric
 
 from transformer.common.errors import InputError
-from transformer.data.text.phrases import occurs
+from transformer.data.text.phrases import is_unspaced, occurs
 from transformer.evaluation.sentence_metrics import Comet, Custom, Gleu, build_sentence_metric
 from transformer.settings.metrics import METRICS, Better, MetricsConfig, unknown_metric
 
@@ -102,6 +103,30 @@ def score(
         value = float(result.score)
         scores.append(Score(result.name, value, signature, fields, better=config.better(name)))
     return scores
+
+
+_JUDGED = 1000
+"""References from the first on."""
+_LONG_WORD = 8
+"""Letters of a word on average, above which text in such a script has no spaces between words."""
+
+
+def suited_tokenizer(references: Iterable[Sequence[str]], tokenize: str) -> str | None:
+    """The tokenizer of sacreBLEU for references without spaces between words, such as Japanese.
+
+    None if ``tokenize`` itself does not take a whole sentence for a word, or they have spaces.
+    """
+    if tokenize not in ("13a", "intl", "none"):
+        return None
+    judged = [texts[0] for texts in islice(references, _JUDGED)]
+    words = [word for text in judged for word in text.split()]
+    letters = [letter for word in words for letter in word if is_unspaced(letter)]
+    if 2 * len(letters) < sum(map(len, words)) or len(letters) <= _LONG_WORD * len(words):
+        return None
+    names = {unicodedata.name(letter).partition(" ")[0] for letter in letters}
+    if names & {"HIRAGANA", "KATAKANA"}:
+        return "ja-mecab"
+    return "zh" if "CJK" in names else "char"
 
 
 def reference_streams(

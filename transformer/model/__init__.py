@@ -13,6 +13,7 @@ In the paper                    File                                       Names
 3.2.1, figure 2, left; eq. 1    attention/scaled_dot_product.py            attend
 3.2.2, figure 2, right          attention/multi_head.py                    MultiHeadAttention
 3.2.3: masks                    attention/masks.py                         causal_mask
+padding                         attention/masks.py                         padding_mask
 3.3: feed-forward; eq. 2        layers/feedforward.py                      FeedForward
 3.4: embeddings                 layers/embedding.py                        TokenEmbedding
 3.4: softmax of the logits      ../decoding/search/model_step.py           next_log_probabilities

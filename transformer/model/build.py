@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from torch import nn
 from torch.nn import functional as F
@@ -17,7 +17,12 @@ from transformer.model.attention.attention_context import (
 from transformer.model.attention.kernels.flex import auto, flex, prepare_auto, prepare_flex
 from transformer.model.attention.kernels.sdpa import Sdpa, prepare_sdpa
 from transformer.model.attention.multi_head import MultiHeadAttention
-from transformer.model.attention.scaled_dot_product import Kernel, eager
+from transformer.model.attention.scaled_dot_product import (
+    Formula,
+    Kernel,
+    attend_with_weights,
+    eager,
+)
 from transformer.model.decoder import Decoder, DecoderLayer, RecurrentDecoderLayer
 from transformer.model.encoder import Encoder, EncoderLayer
 from transformer.model.initialization import initialize
@@ -233,12 +238,22 @@ def build_attention_context(
         from transformer.model.attention.sparse_patterns import build_pattern
 
         allowed = build_pattern(config, pattern)
-    prepare = build_kernel(config)[1]
+    prepare = attention_functions(config).prepare
     return StackContext(causal=causal, pattern=allowed, bias=bias, rotary=rotary, prepare=prepare)
 
 
-def build_kernel(config: ModelConfig) -> tuple[Kernel, Preparation]:
-    """What computes attention, and what fills the tensors that it reads once a stack."""
+class AttentionFunctions(NamedTuple):
+    """What all attentions of a model compute, and how."""
+
+    formula: Formula
+    kernel: Kernel | None
+    """Computes this formula, and no other; None: the formula computes."""
+    prepare: Preparation
+    """Fills the tensors that the kernel reads once a stack."""
+
+
+def attention_functions(config: ModelConfig) -> AttentionFunctions:
+    """The formula of the paper, and the kernel for it."""
     group = config.num_heads // (config.num_kv_heads or config.num_heads)
     prepare = partial(prepare_auto, dropout=config.attention_dropout, group=group, width=config.d_k)
     kernels: dict[str, tuple[Kernel, Preparation]] = {
@@ -247,11 +262,12 @@ def build_kernel(config: ModelConfig) -> tuple[Kernel, Preparation]:
         "flex": (flex, prepare_flex),
         "auto": (auto, prepare),
     }
-    return kernels[config.attention]
+    return AttentionFunctions(attend_with_weights, *kernels[config.attention])
 
 
 def build_attention(config: ModelConfig, *, cross: bool = False) -> MultiHeadAttention:
     """Self-attention or cross-attention."""
+    formula, kernel, _ = attention_functions(config)
     return MultiHeadAttention(
         config.d_model,
         config.num_heads,
@@ -261,7 +277,8 @@ def build_attention(config: ModelConfig, *, cross: bool = False) -> MultiHeadAtt
         scale_scores=config.scale_scores,
         biases=config.biases,
         dropout=config.attention_dropout,
-        kernel=build_kernel(config)[0],
+        formula=formula,
+        kernel=kernel,
     )
 
 

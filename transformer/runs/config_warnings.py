@@ -1,10 +1,12 @@
 """Warnings about settings of a run; it changes none."""
 
 import logging
+from collections.abc import Sequence
 
 import torch
 
 from transformer.data.datamodules.base import BatchModule
+from transformer.evaluation.metrics import suited_tokenizer
 from transformer.settings.run import RunConfig
 from transformer.training.optimization import noam
 from transformer.training.precision import multiplies_bfloat16, resolve_precision
@@ -51,6 +53,19 @@ def warn_about_vocabulary(config: RunConfig, data: BatchModule) -> None:
             f"{tokens:,}",
             tokens / size,
             advised,
+        )
+
+
+def warn_about_tokenization(config: RunConfig, references: Sequence[Sequence[str]]) -> None:
+    """Log a warning if BLEU would take whole sentences for words."""
+    tokenize = config.metrics.tokenize
+    suited = suited_tokenizer(references, tokenize)
+    if suited is not None:
+        logger.warning(
+            "metrics.tokenize=%s takes a whole sentence of this target language for one word, and "
+            "validation would choose by that; set metrics.tokenize=%s",
+            tokenize,
+            f"{suited} (pip install 'sacrebleu[ja]') or char" if suited == "ja-mecab" else suited,
         )
 
 

@@ -22,12 +22,17 @@ from transformer.checkpoint.run_directory import (
 )
 from transformer.checkpoint.trust import needs_trust
 from transformer.common.errors import InputError
+from transformer.data.datamodules.translation import TranslationData
 from transformer.data.tokenization.vocabulary_training import (
     VocabularyTooLarge,
     largest_vocabulary,
 )
 from transformer.runs.callbacks import QualityChecks, RunReport
-from transformer.runs.config_warnings import warn_about_config, warn_about_vocabulary
+from transformer.runs.config_warnings import (
+    warn_about_config,
+    warn_about_tokenization,
+    warn_about_vocabulary,
+)
 from transformer.runs.directory import LOG, run_directory, run_log
 from transformer.runs.processes import count_processes, train_in_processes
 from transformer.runs.resume import changes, check_fixed_keys, check_no_other_run
@@ -262,6 +267,8 @@ def _prepare(config: RunConfig) -> tuple[RunConfig, Task, ResumeState]:
     _log_size(task)
     warn_about_config(config)
     warn_about_vocabulary(config, task.data)
+    if isinstance(task.data, TranslationData):
+        warn_about_tokenization(config, task.data.texts("validation").references)
     if resumable is None or payload is None:
         return config, task, ResumeState(None, 0, None)
     done = payload["global_step"]

@@ -104,7 +104,8 @@ class MetricsConfig(Settings, group="metrics"):
             )
         except (ImportError, OSError, RuntimeError) as error:
             reason = " ".join(str(error).split())
-            raise InputError(_unusable(self.tokenize, reason, BLEU.TOKENIZERS)) from error
+            others = [name for name in BLEU.TOKENIZERS if name != self.tokenize]
+            raise InputError(_unusable(self.tokenize, reason, others)) from error
 
 
 def _unusable(tokenize: str, reason: str, known: Iterable[str]) -> str:

@@ -162,7 +162,10 @@ class UpdateModule(LightningModule, ABC):
         return tokens, sums
 
     def micro_loss(self, batch: Any) -> tuple[Tensor, int, dict[str, Tensor]]:
-        """Sum of the loss over the predictions of a micro-batch, their number, and sums to log."""
+        """Sum of the loss over the predictions of a micro-batch, their number, and sums to log.
+
+        A sum is a tensor of one number, or of two whose quotient is logged (``Measure``).
+        """
         hidden, target = self.predictions(batch)
         hidden, weight = joined_bias(hidden, self.model.projection)
         tokens = len(target)

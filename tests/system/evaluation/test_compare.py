@@ -34,6 +34,23 @@ def test_runs_are_compared(home: Path, tmp_path: Path) -> None:
     assert told["metrics"][0]["signatures"]["score"] == bleu["signature"]
 
 
+def test_text_without_trust_is_refused_before_another_run_translates(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    payload = torch.load(home / "run/checkpoints/best.ckpt", weights_only=True)
+    data = payload["transformer"]["config"]["data"]
+    for key in ("train", "validation", "test"):
+        data[key] = [Path(path).name for path in data[key]]
+    data["cache"] = ".cache"
+    torch.save(payload, home / "near.ckpt")
+    monkeypatch.chdir(home)
+    monkeypatch.delenv("TRANSFORMER_TRUST")
+    assert main(["compare", "near.ckpt", "run", "training=false"]) == 2
+    told = capsys.readouterr().err
+    assert "error: run names data.train=" in told
+    assert "decoding" not in told
+
+
 @pytest.mark.parametrize(
     ("changes", "says"),
     [

@@ -10,7 +10,12 @@ import pytest
 from tests.helpers.runs.runs import composed
 from transformer.common.processor import PROCESSORS
 from transformer.data.datamodules.base import BatchModule
-from transformer.runs.config_warnings import warn_about_config, warn_about_vocabulary
+from transformer.runs.config_warnings import (
+    warn_about_config,
+    warn_about_tokenization,
+    warn_about_vocabulary,
+)
+from transformer.settings.metrics import MetricsConfig
 from transformer.settings.run import RunConfig
 from transformer.settings.tokenizer import Algorithm, TokenizerConfig
 
@@ -88,3 +93,24 @@ def test_a_vocabulary_for_more_text(
     caplog.clear()
     warn_about_vocabulary(replace(config, finetune_from=Path("run")), data)
     assert not caplog.text
+
+
+@pytest.mark.parametrize(
+    ("reference", "tokenize", "advised"),
+    [
+        ("彼は毎朝七時に学校へ行きます。", "13a", "ja-mecab"),
+        ("他每天早上七点去学校，下午五点回家。", "none", "zh"),
+        ("เขาไปโรงเรียนทุกเช้า", "13a", "char"),
+        ("彼 は 毎朝 七 時 に 学校 へ 行き ます 。", "none", None),
+        ("彼は毎朝七時に学校へ行きます。", "char", None),
+        ("그는 매일 아침 일곱 시에 학교에 간다.", "13a", None),
+        ("Donaudampfschifffahrtsgesellschaft 東京", "13a", None),
+    ],
+)
+def test_bleu_of_scripts_without_spaces(
+    reference: str, tokenize: str, advised: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = RunConfig(metrics=MetricsConfig(tokenize=tokenize))
+    warn_about_tokenization(config, [(reference,)])
+    assert bool(caplog.text) is (advised is not None)
+    assert f"set metrics.tokenize={advised}" in caplog.text or advised is None

@@ -18,6 +18,11 @@ SENTENCE_ENDS = (".", "!", "?", "\u2026", "。", "！", "？")
 _UNSPACED = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR")
 
 
+def is_unspaced(character: str) -> bool:
+    """Whether a character is of a script without spaces between words."""
+    return unicodedata.name(character, "").startswith(_UNSPACED)
+
+
 def char_kind(character: str) -> int:
     """``WORD`` for letters, marks, digits and the underscore, except in scripts without spaces."""
     if character.isspace():
@@ -25,7 +30,7 @@ def char_kind(character: str) -> int:
     is_mark = unicodedata.category(character).startswith("M")
     if not (character.isalnum() or character == "_" or is_mark):
         return OTHER
-    if unicodedata.name(character, "").startswith(_UNSPACED):
+    if is_unspaced(character):
         return OTHER
     return WORD
 

@@ -11,8 +11,10 @@ from transformer.training.callbacks.progress import time_to_log
 from transformer.training.lightning_internals import validate_now
 from transformer.training.update import Outcome
 
-_SAVED = ("loss", "alignment", "consistency", "learned")
+_SAVED = ("loss", "alignment", "consistency", "learned", "own")
 """Attributes of ``Measure`` that are in the checkpoint."""
+_NAMED = {"loss", "alignment", "consistency"}
+"""Sums of our losses."""
 
 
 class Measure(Callback):
@@ -21,7 +23,8 @@ class Measure(Callback):
     ``train/loss`` is the smoothed loss per target token, in nats, without skipped updates.
     ``train/tokens_per_second`` counts real target tokens, without the time of validations.
     ``train/alignment_loss`` is per linked target token. ``train/consistency`` is the unweighted
-    divergence of two passes, per target token.
+    divergence of two passes, per target token. Other sums of ``UpdateModule.micro_loss`` are
+    ``train/NAME`` per target token, or of two numbers the first divided by the second.
     """
 
     def __init__(self) -> None:
@@ -34,6 +37,8 @@ class Measure(Callback):
         self.alignment = [0.0, 0.0]
         """Alignment loss, and number of linked tokens."""
         self.consistency: float | None = None
+        self.own: dict[str, list[float]] = {}
+        """Each other sum, and what it is divided by."""
         self.learned = 0
         """Target tokens of good updates."""
         self.target = 0
@@ -81,6 +86,11 @@ class Measure(Callback):
                 self.alignment = [self.alignment[0] + summed, self.alignment[1] + linked]
             if "consistency" in numbers.sums:
                 self.consistency = (self.consistency or 0.0) + numbers.sums["consistency"]
+            for name in numbers.sums.keys() - _NAMED:
+                value = numbers.sums[name]
+                summed, count = value if isinstance(value, list) else (value, numbers.tokens)
+                before = self.own.get(name, [0.0, 0])
+                self.own[name] = [before[0] + summed, before[1] + count]
         self._unread.clear()
 
     def _take_time(self) -> None:
@@ -98,7 +108,8 @@ class Measure(Callback):
     def on_load_checkpoint(self, trainer: Trainer, _: object, checkpoint: dict[str, Any]) -> None:
         before = checkpoint["measured"]
         for name in _SAVED:
-            setattr(self, name, before[name])
+            # Checkpoints of earlier versions have no sums of losses of one's own.
+            setattr(self, name, before.get(name, {}))
         if trainer.is_global_zero:
             self.real, self.padded = before["counted"]
 
@@ -121,6 +132,8 @@ class Measure(Callback):
             values["train/alignment_loss"] = summed / linked
         if self.consistency is not None:
             values["train/consistency"] = self.consistency / max(1, self.learned)
+        for name, (summed, count) in sorted(self.own.items()):
+            values[f"train/{name}"] = summed / max(1, count)
         return values
 
 

@@ -90,6 +90,21 @@ def test_measure_logs_the_means_of_other_losses(clock: SimpleNamespace) -> None:
     assert logged(module)[0]["train/consistency"] == (6 + 3) / (2 * 6)
 
 
+def test_the_sums_of_ones_own_loss_are_logged(clock: SimpleNamespace) -> None:
+    measure, trainer, module = Measure(), fake_trainer(), fake_module()
+    run_update(measure, trainer, module, 1.0, entropy=5.0, right=[3.0, 4.0])
+    checkpoint: dict[str, Any] = {}
+    measure.on_save_checkpoint(trainer, module, checkpoint)
+    resumed = Measure()
+    resumed.on_load_checkpoint(trainer, module, checkpoint)
+    resumed.on_train_batch_start(trainer, module, UPDATE, 1)
+    clock.now += 1
+    run_update(resumed, trainer, module, 1.0, entropy=1.0, right=[2.0, 6.0])
+    (values,) = logged(module)
+    assert values["train/entropy"] == (5 + 1) / (2 * 6)
+    assert values["train/right"] == (3 + 2) / (4 + 6)
+
+
 def test_a_resumed_run_logs_the_speed_since_its_start(clock: SimpleNamespace) -> None:
     measure, trainer, module = Measure(), fake_trainer(), fake_module()
     clock.now += 2
