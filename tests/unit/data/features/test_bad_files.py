@@ -98,6 +98,8 @@ def npz() -> bytes:
     return file.getvalue()
 
 
+LONG_OGG = sound(np.tile(NOISE, 20), "OGG")
+"""Of several pages."""
 VECTORS = np.ones((4, 3))
 TEXT = b"This is no such file.\n" * 50
 NAN = np.where(np.arange(8000) == 5, np.nan, NOISE)
@@ -114,6 +116,11 @@ CASES: list[Case] = [
     ("speech", "header.wav", lambda: sound()[:30], "", "No 'data' chunk"),
     ("speech", "cut.flac", lambda: half(sound(kind="FLAC")), "", "flac|psf_fseek|ends before"),
     ("speech", "cut.mp3", lambda: half(sound(kind="MP3")), "", ENDS),
+    ("speech", "cut.ogg", lambda: half(LONG_OGG), "", ENDS),
+    ("speech", "cut_page.ogg", lambda: LONG_OGG[:-1], "", ENDS),
+    ("speech", "cut_header.ogg", lambda: LONG_OGG[: LONG_OGG.rfind(b"OggS") + 20], "", ENDS),
+    ("speech", "last_page.ogg", lambda: LONG_OGG[: LONG_OGG.rfind(b"OggS")], "", ENDS),
+    ("speech", "ogg.parquet", lambda: parquet({"a": [half(LONG_OGG)]}), "#row=0", ENDS),
     ("speech", "damaged.flac", lambda: scribbled(sound(kind="FLAC")), "", "flac|psf_fseek"),
     ("speech", "damaged.ogg", lambda: scribbled(sound(kind="OGG")), "", f"malformed|{ENDS}"),
     ("speech", "nan.wav", lambda: sound(NAN, subtype="FLOAT"), "", "NaN or infinite"),
