@@ -15,6 +15,7 @@ from jaxtyping import Float
 from transformer.common.errors import InputError
 from transformer.common.packages import require_package
 from transformer.data.features.reference import Reference, opened, source_errors
+from transformer.data.features.signatures import content_errors
 
 _BLOCK = 1 << 20
 # Hz; what a header has below is damage, and would fill the memory.
@@ -63,6 +64,7 @@ def read_audio(reference: Reference, sample_rate: int) -> Float[np.ndarray, " sa
             soundfile.SoundFileError,
         ),
         opened(reference) as file,
+        content_errors(file, "speech", soundfile.SoundFileError),
     ):
         samples, rate = _samples(file, reference)
         if not np.isfinite(samples).all():
@@ -85,6 +87,7 @@ def sound_seconds(reference: Reference) -> float:
     with (
         source_errors(reference, "a sound", _ADVICE, soundfile.SoundFileError),
         opened(reference) as file,
+        content_errors(file, "speech"),
         _opened_sound(file) as sound,
     ):
         end = sound.frames / sound.samplerate
