@@ -275,6 +275,12 @@ class EpochReader:
             self._turn += 1
 
 
+def line_name(shards: Sequence[Shard], number: int) -> str:
+    """The file and the line of a pair, by its number of `EpochReader.take`."""
+    index, row = divmod(number, 1 << _SHARD_BITS)
+    return f"{shards[index].urls[0]}:{row + 1}"
+
+
 def find_shards(
     train: str | Sequence[str] | None,
     sides: tuple[str, str],
