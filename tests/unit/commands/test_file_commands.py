@@ -56,6 +56,14 @@ def test_a_bad_file_is_one_line(home: Path, capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().err == "error: lines:2: files: a folder; name a file in it\n"
 
 
+def test_a_picture_that_is_too_wide(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_picture(home / "files/wide.png", 4 * 257)
+    (home / "lines").write_text("files/a.png\nfiles/wide.png\n")
+    assert main(["translate", "checkpoint=image.ckpt", "input=lines", "output=out"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: lines:2: files/wide.png: 257 vectors, and the model reads 256;")
+
+
 def test_scores_of_a_text_beside_its_files(capsys: pytest.CaptureFixture[str]) -> None:
     call = ["checkpoint=image.ckpt", "source=files/pairs.tsv"]
     assert main(["evaluate", *call, "scores=[wer,cer,bleu]", "output=scored"]) == 0
