@@ -175,6 +175,7 @@ class LineReader(ShardReader):
             shard.sides,
             start=first,
             features=shard.features,
+            source_files=shard.source_files,
         )
 
     def _skip(self, count: int) -> None:

@@ -29,6 +29,15 @@ def test_paths_are_seen_from_the_folder_of_the_text(tmp_path: Path) -> None:
     assert beside("s3://bucket/a.wav", "/folder") == "s3://bucket/a.wav"
 
 
+def test_a_third_column_of_paths_is_no_feature(tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text("a.wav\tone\tspeaker\n")
+    corpus = Corpus((tmp_path / "pairs.tsv",), "sound", "en", source_files=True)
+    [shard] = find_shards(str(tmp_path / "pairs.tsv"), ("sound", "en"), source_files=True)
+    for pairs in (corpus, shard.pairs()):
+        with pytest.raises(InputError, match=r":1: 2 tabs where PATH<TAB>TEXT .* the line$"):
+            list(pairs)
+
+
 def test_a_changed_file_changes_the_fingerprint_of_its_text(tmp_path: Path) -> None:
     (tmp_path / "pairs.tsv").write_text("a.wav\tone\n")
     corpus = Corpus((tmp_path / "pairs.tsv",), "sound", "en", source_files=True)
