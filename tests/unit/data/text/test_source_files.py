@@ -187,3 +187,12 @@ def test_a_file_that_is_read_at_another_speed_is_named_by_its_line(tmp_path: Pat
     split = Split(Corpus((tmp_path / "text.tsv",), "x", "y", source_files=True))
     with pytest.raises(InputError, match=r"text\.tsv:2: damaged$"), naming_line(split):
         raise BadSource("damaged", f"{tmp_path}/a.wav#t=1,2&speed=0.9")
+
+
+def test_a_file_without_text_is_left_out_and_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "text.tsv").write_text("good.npy\tone\ngood.npy\t\n")
+    with caplog.at_level("INFO"):
+        prepared(tmp_path, "text.tsv")
+    assert "1 of 2 pairs kept; left out (50.0%): 1 with an empty side" in caplog.text
