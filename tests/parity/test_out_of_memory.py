@@ -149,7 +149,7 @@ def test_one_of_two_ranks_ends_both(
     tmp_path: Path, where: Literal["forward", "backward"], capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert exit_code(tmp_path / "poor", 3, where, ranks=2) == 1
-    reason = "InputError: the device runs out of memory with 7 sentence pairs, .* tokens of both"
+    reason = "InputError: the device runs out of memory with 7 pairs, .* tokens of both"
     assert re.search(f"{reason}.* halve its batch; set data.batch_tokens", capfd.readouterr().err)
 
 
@@ -185,7 +185,7 @@ def test_after_one_batch_too_large_all_are_halved_beforehand() -> None:
     def no_memory(batch: Batch, path: tuple[int, ...]) -> tuple[int, dict[str, Tensor]]:
         raise torch.OutOfMemoryError
 
-    with pytest.raises(InputError, match="with a single sentence pair, 3 tokens"):
+    with pytest.raises(InputError, match="with a single pair, 3 tokens"):
         Accumulator(no_memory, lambda: None)(Update.of([collate([[5]], [[]])], [0]))
 
 

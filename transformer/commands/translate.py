@@ -21,10 +21,10 @@ from transformer.commands.line_files import (
     open_part,
     required_files,
 )
-from transformer.common.errors import InputError, MissingFile, errors_name
+from transformer.common.errors import InputError, errors_name
 from transformer.common.escaping import escaped
 from transformer.common.files import given_path
-from transformer.data.features.reference import Reference
+from transformer.data.features.reference import check_file
 from transformer.data.text.lines import file_digest, read_lines
 from transformer.data.text.parallel import source_state
 from transformer.data.tokenization.tags import parse_tags
@@ -128,16 +128,13 @@ def translate_file(
 
 
 def existing_files(requests: Iterable[str | Request], where: LineName) -> Iterator[str | Request]:
-    """Yield requests; MissingFile, with the line, if the file of one is not there.
+    """Yield requests; InputError, with the line, if the file of one is not there, or a folder.
 
     Their content is not read: that takes as long as to translate them.
     """
     for index, request in enumerate(requests):
-        source = Request.from_line(request).text
         with errors_name(where(index)):
-            path = Reference.parse(source).path
-            if path.strip() and "://" not in path and not given_path(path).is_file():
-                raise MissingFile(f"{path}: no such file; correct the path")
+            check_file(Request.from_line(request).text)
         yield request
 
 

@@ -20,6 +20,14 @@ class MissingFile(InputError):
     """A file that the user or the config of a run names does not exist."""
 
 
+class BadSource(InputError):
+    """The file of a ``source`` cannot be read."""
+
+    def __init__(self, message: str, source: str = "") -> None:
+        super().__init__(message)
+        self.source = source
+
+
 @contextmanager
 def errors_name(file: Path | str) -> Iterator[None]:
     """Begin the message of an InputError with a file, or a line of it, unless it names that."""

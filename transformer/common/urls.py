@@ -29,7 +29,9 @@ def url_errors(
         client = type(error).__module__.partition(".")[0] in _CLIENTS
         if isinstance(error, InputError) or not (client or isinstance(error, _KNOWN)):
             raise
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        # fsspec says no more than the URL where a web server fails.
+        cause = error.__cause__ if str(error) in url and error.__cause__ else error
+        reason = (str(cause).splitlines() or [type(cause).__name__])[0].partition(", url=")[0]
         raise InputError(f"{url}: cannot be {done} ({reason}); {advice}") from error
 
 

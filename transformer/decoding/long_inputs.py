@@ -186,6 +186,15 @@ def source_windows(
     return [source.part(start, end) for start, end in pairwise(accumulate(lengths, initial=0))]
 
 
+def check_fits(source: ReadSource, tokenizer: Tokenizer, limits: SourceLimits) -> None:
+    """Raise InputError for a picture or an array that is longer than the model knows."""
+    if tokenizer.vector_source.config.kind != "speech" and len(source_windows(source, limits)) > 1:
+        raise InputError(
+            f"{source}: {len(source.vectors):,} vectors, and the model reads {limits.longest:,}; "
+            "give less, or train with a larger model.max_source_length"
+        )
+
+
 def file_segments(
     source: ReadSource,
     constraints: Constraints | None,
@@ -199,12 +208,8 @@ def file_segments(
     """
     if constraints and constraints.terms:
         raise InputError("terms are words of a source text, and this source is a file")
+    check_fits(source, tokenizer, limits)
     parts = source_windows(source, limits, tokenizer.vector_source.extractor.window)
-    if len(parts) > 1 and tokenizer.vector_source.config.kind != "speech":
-        raise InputError(
-            f"{source}: {len(source.vectors):,} vectors, and the model reads {limits.longest:,}; "
-            "give less, or train with a larger model.max_source_length"
-        )
     segments = []
     for index, part in enumerate(parts):
         of_part = constraints

@@ -39,6 +39,7 @@ from transformer.decoding.long_inputs import (
     Segment,
     SourceLimits,
     SplitLines,
+    check_fits,
     counting_split_lines,
     file_segments,
     join_parts,
@@ -438,7 +439,9 @@ class Translator:
         """The requests with the vectors of their files; an InputError names the line."""
         for index, request in enumerate(requests):
             with errors_name(name(index)):
-                yield replace(request, text=self.tokenizer.vector_source.opened(request.text))
+                source = self.tokenizer.vector_source.opened(request.text)
+                check_fits(source, self.tokenizer, self.limits)
+            yield replace(request, text=source)
 
     def _split(
         self, texts: Sequence[str], constraints: Sequence[Constraints | None]

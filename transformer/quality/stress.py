@@ -172,7 +172,7 @@ class StressTest:
             len(texts),
             _percent(changed),
             None if value is None else round(value, 2),
-            None if loss is None else round(loss, 2),
+            None if loss is None else round(loss, 2) + 0.0,  # -0.0 becomes 0.0
             _percent(map(str.__eq__, outputs, expected)) if same else None,
             None if agreement is None else round(agreement, 2),
             self._flags(sources, references, translations),

@@ -417,7 +417,7 @@ class Accumulator:
     def _halve_from_now_on(self, batch: Any) -> None:
         """Halve batches as large as this one; raises InputError if this one cannot be halved."""
         free_memory()
-        pairs = "a single sentence pair" if batch.size == 1 else f"{batch.size} sentence pairs"
+        pairs = "a single pair" if batch.size == 1 else f"{batch.size} pairs"
         size = f"{pairs}, {batch.positions:,} tokens of both sides with padding"
         if not self.alone or batch.size == 1:
             reason = "" if self.alone else ", and one of several ranks cannot halve its batch"

@@ -50,12 +50,13 @@ def test_a_damaged_sound_is_named_before_training(home: Path, tmp_path: Path) ->
     (tmp_path / "train/7.wav").write_bytes(b"RIFF")
     code, _, stderr = verb("train", *overrides, "hydra.run.dir=bad", home=home)
     assert code == 2
-    assert "train/7.wav" in stderr.splitlines()[-1]
+    text = f"{tmp_path}/train.tsv"
+    assert f"{text}:8: {tmp_path}/train/7.wav: not a sound" in stderr.splitlines()[-1]
     write_tones(tmp_path / "train/7.wav", ["one"])
     (tmp_path / "train/8.wav").unlink()
     code, _, stderr = verb("train", *overrides, "hydra.run.dir=bad", home=home)
     assert code == 2
-    assert "train/8.wav" in stderr.splitlines()[-1]
+    assert f"{text}:9: {tmp_path}/train/8.wav: no such file" in stderr.splitlines()[-1]
 
 
 @pytest.mark.thorough

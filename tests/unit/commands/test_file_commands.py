@@ -49,8 +49,19 @@ def test_a_bad_file_is_one_line(home: Path, capsys: pytest.CaptureFixture[str]) 
     (home / "lines").write_text("files/a.png\nfiles/a.wav\n")
     assert main(["translate", "checkpoint=image.ckpt", "input=lines", "output=out"]) == 2
     error = capsys.readouterr().err
-    assert error.startswith("error: lines:2: files/a.wav: not a picture that can be read")
+    assert error.startswith("error: lines:2: files/a.wav: its content is WAV, which")
     assert error.count("\n") == 1
+    (home / "lines").write_text("files/a.png\nfiles\n")
+    assert main(["translate", "checkpoint=image.ckpt", "input=lines", "output=out"]) == 2
+    assert capsys.readouterr().err == "error: lines:2: files: a folder; name a file in it\n"
+
+
+def test_a_picture_that_is_too_wide(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_picture(home / "files/wide.png", 4 * 257)
+    (home / "lines").write_text("files/a.png\nfiles/wide.png\n")
+    assert main(["translate", "checkpoint=image.ckpt", "input=lines", "output=out"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: lines:2: files/wide.png: 257 vectors, and the model reads 256;")
 
 
 def test_scores_of_a_text_beside_its_files(capsys: pytest.CaptureFixture[str]) -> None:

@@ -91,6 +91,12 @@ def test_a_translator_that_follows_the_reference_loses_nothing() -> None:
         assert (one.loss, one.agreement, one.unchanged) == (0, 100, None)
 
 
+def test_no_loss_has_no_sign() -> None:
+    """A metric whose lower values are better changes the sign of the difference."""
+    [one] = stress(CLEAN.__getitem__, "lower", metric="ter").disturbances
+    assert str(one.loss) == "0.0"
+
+
 def test_tags_of_a_source_and_all_references_stay() -> None:
     tags = SourceTags(target="de")
     texts = [(TaggedText(source, tags), (*targets, "second .")) for source, targets in TEXTS]

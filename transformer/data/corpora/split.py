@@ -8,12 +8,14 @@ import heapq
 import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from transformer.common.errors import InputError
+from transformer.common.errors import BadSource, InputError
 from transformer.common.files import locked, remembered
+from transformer.data.features.reference import Reference, check_file
 from transformer.data.text.lines import file_digest, text_hash
 from transformer.data.text.parallel import SEPARATOR, AnotherTarget, Corpus, Pair
 from transformer.data.text.word_alignment import WordLinks, read_links
@@ -113,6 +115,43 @@ def numbered(split: Split) -> Iterator[NumberedPair]:
         separates = split.sentences != 1 and not any(text.strip() for text in pair)
         if in_split and not separates:
             yield NumberedPair(line, *pair)
+
+
+def check_sources(split: Split) -> None:
+    """Raise InputError if files of sources are missing; it names the first, and counts the others.
+
+    They are not read.
+    """
+    corpus = split.corpus
+    if not corpus.source_files:
+        return
+    errors: dict[str, str] = {}
+    for line, source, *_ in numbered(split):
+        try:
+            check_file(source)
+        except InputError as error:
+            message = f"{split.location}:{line}: {error}"
+            if line == 1 and corpus.kind == "tsv" and not Path(source).suffix:
+                message += ", or delete the line: a TSV file has no header"
+            errors.setdefault(source, message)
+    if errors:
+        others = len(errors) - 1
+        more = f" ({others:,} more of its files cannot be opened)" if others else ""
+        raise InputError(next(iter(errors.values())) + more)
+
+
+@contextmanager
+def naming_line(split: Split) -> Iterator[None]:
+    """Begin the message of a BadSource with the line of the text that names its file."""
+    try:
+        yield
+    except BadSource as error:
+        # Training changes the speed.
+        bad = replace(Reference.parse(error.source), speed=1.0)
+        for line, source, *_ in numbered(split):
+            if replace(Reference.parse(source), speed=1.0) == bad:
+                raise InputError(f"{split.location}:{line}: {error}") from error
+        raise
 
 
 # A smaller text (in bytes; some ten thousand pairs) is searched again at each start.

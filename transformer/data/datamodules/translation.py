@@ -26,7 +26,7 @@ from transformer.data.corpora.resolve import (
     config_tags,
     find_splits,
 )
-from transformer.data.corpora.split import Split, log_held_out, numbered
+from transformer.data.corpora.split import Split, check_sources, log_held_out, naming_line, numbered
 from transformer.data.datamodules.base import BatchModule
 from transformer.data.text.document_windows import joined_pairs
 from transformer.data.text.lines import check_files_exist
@@ -149,15 +149,8 @@ class TranslationData(BatchModule):
             _ = self.tokenizer
             self._encoded_path("validation")
             return
-        # Missing and malformed files are found before the long work.
         training = self._parts("train")
-        parts = [*training, *(part for name in self.splits for part in self._parts(name))]
-        check_files_exist(path for part in parts for path in self._part(part).corpus.paths)
-        if self._links:
-            for name in training:
-                self._part(name).links_fingerprint()
-        for split in self.splits:
-            self.texts(split)
+        self._check_files(training)
         if not self._reported:
             for name in training:
                 pairs, dropped = count_pairs(self._encoded_path(name).glob("*.arrow"))
@@ -168,6 +161,19 @@ class TranslationData(BatchModule):
             self._reported = True
         for name in self._parts("validation"):
             self._encoded_path(name)
+
+    def _check_files(self, training: list[str]) -> None:
+        """Find missing and malformed files before the long work."""
+        names = [*training, *(part for name in self.splits for part in self._parts(name))]
+        parts = list(map(self._part, names))
+        check_files_exist(path for part in parts for path in part.corpus.paths)
+        for part in parts:
+            check_sources(part)
+        if self._links:
+            for name in training:
+                self._part(name).links_fingerprint()
+        for split in self.splits:
+            self.texts(split)
 
     def _log_unknown(self) -> None:
         counts = []
@@ -237,16 +243,17 @@ class TranslationData(BatchModule):
         folder = self._cache / f"{name}-{key}"
         with locked(self._cache):
             if not folder.exists():
-                encode_corpus(
-                    name,
-                    pairs,
-                    tokenizer,
-                    filters,
-                    folder,
-                    links=links,
-                    texts=texts,
-                    workers=self._data.prepare_workers,
-                )
+                with naming_line(split):
+                    encode_corpus(
+                        name,
+                        pairs,
+                        tokenizer,
+                        filters,
+                        folder,
+                        links=links,
+                        texts=texts,
+                        workers=self._data.prepare_workers,
+                    )
         return folder
 
     @cached_property

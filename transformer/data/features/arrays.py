@@ -7,6 +7,7 @@ from jaxtyping import Float
 
 from transformer.common.errors import InputError
 from transformer.data.features.reference import Reference, opened, source_errors
+from transformer.data.features.signatures import content_errors
 from transformer.settings.sources import VectorsConfig
 
 _ADVICE = "write it with numpy.save as an array of numbers, length × channels, or leave it out"
@@ -22,6 +23,7 @@ def read_array(reference: Reference, config: VectorsConfig) -> Float[np.ndarray,
     with (
         source_errors(reference, "an array", _ADVICE, EOFError, MemoryError, TokenError),
         opened(reference) as file,
+        content_errors(file, "vectors"),
     ):
         if reference.start or reference.end is not None or reference.speed != 1:
             raise InputError("an array has no times and no speed; leave out #t= and speed=")

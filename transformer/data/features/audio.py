@@ -15,6 +15,7 @@ from jaxtyping import Float
 from transformer.common.errors import InputError
 from transformer.common.packages import require_package
 from transformer.data.features.reference import Reference, opened, source_errors
+from transformer.data.features.signatures import content_errors
 
 _BLOCK = 1 << 20
 # Hz; what a header has below is damage, and would fill the memory.
@@ -24,6 +25,9 @@ _LOWEST_RATE = 1000
 _MOST_OF_MP3 = 100
 _FIRST_FRAME = 1 << 11
 _CUT = "the file ends before its sound does; copy it again, or leave it out"
+# Bytes of the largest page: a header, the lengths of 255 segments, and as many of 255 bytes.
+_OGG_PAGE = 27 + 255 + 255 * 255
+_OGG_LAST = 4
 # soundfile's number of samples if the header has none.
 _UNKNOWN = 1 << 62
 # What a program writes that does not know the length, since it writes to a pipe.
@@ -60,6 +64,7 @@ def read_audio(reference: Reference, sample_rate: int) -> Float[np.ndarray, " sa
             soundfile.SoundFileError,
         ),
         opened(reference) as file,
+        content_errors(file, "speech", soundfile.SoundFileError),
     ):
         samples, rate = _samples(file, reference)
         if not np.isfinite(samples).all():
@@ -82,6 +87,7 @@ def sound_seconds(reference: Reference) -> float:
     with (
         source_errors(reference, "a sound", _ADVICE, soundfile.SoundFileError),
         opened(reference) as file,
+        content_errors(file, "speech"),
         _opened_sound(file) as sound,
     ):
         end = sound.frames / sound.samplerate
@@ -132,6 +138,9 @@ def _opened_sound(file: BufferedIOBase) -> Iterator[Any]:
             number = copy.fileno()
         else:
             number = file.fileno()
+        if _is_cut_ogg(file):
+            raise InputError(_CUT)
+        os.lseek(number, 0, os.SEEK_SET)
         try:
             sound = soundfile.SoundFile(number, closefd=False)
         except soundfile.LibsndfileError as error:
@@ -170,3 +179,21 @@ def _is_cut(sound: Any) -> bool:
     if sound.format not in ("WAV", "WAVEX") or sizes is None:
         return False
     return int(sizes[2]) < int(sizes[1]) < _WAV_UNKNOWN
+
+
+def _is_cut_ogg(file: BufferedIOBase) -> bool:
+    """Whether an Ogg file ends before the last page of its stream (RFC 3533, section 6).
+
+    libsndfile reads the pages that are there. Of streams one after another, the end counts.
+    """
+    file.seek(0)
+    if file.read(4) != b"OggS":
+        return False
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - _OGG_PAGE))
+    end = file.read()
+    page = end[max(0, end.rfind(b"OggS")) :]
+    if len(page) < 27 or not page[5] & _OGG_LAST:
+        return True
+    segments = page[27 : 27 + page[26]]
+    return len(page) < 27 + page[26] + sum(segments)

@@ -11,6 +11,7 @@ from jaxtyping import Float
 from transformer.common.errors import InputError
 from transformer.common.packages import require_package
 from transformer.data.features.reference import Reference, opened, source_errors
+from transformer.data.features.signatures import content_errors
 from transformer.settings.sources import ImageConfig
 
 if TYPE_CHECKING:
@@ -43,19 +44,18 @@ def read_picture(
     require_pictures()
     from PIL import Image
 
+    errors = (
+        SyntaxError,
+        EOFError,
+        Image.DecompressionBombError,
+        # Of a damaged EXIF block.
+        struct.error,
+        KeyError,
+    )
     with (
-        source_errors(
-            reference,
-            "a picture",
-            _ADVICE,
-            SyntaxError,
-            EOFError,
-            Image.DecompressionBombError,
-            # Of a damaged EXIF block.
-            struct.error,
-            KeyError,
-        ),
+        source_errors(reference, "a picture", _ADVICE, *errors),
         opened(reference) as file,
+        content_errors(file, "image", *errors),
     ):
         if reference.start or reference.end is not None or reference.speed != 1:
             raise InputError("a picture has no times and no speed; leave out #t= and speed=")

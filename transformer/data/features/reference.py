@@ -3,6 +3,7 @@
 import io
 import os
 import re
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -149,7 +150,7 @@ def source_errors(
         if str(error).startswith(name):
             raise
         raise InputError(f"{name}: {error}") from error
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise MissingFile(f"{name}: no such file; correct the path") from error
     except IsADirectoryError as error:
         raise InputError(f"{name}: a folder; name a file in it") from error
@@ -158,6 +159,19 @@ def source_errors(
     except expected as error:
         reason = " ".join(str(error).split())[:200].rstrip(". ") or type(error).__name__
         raise InputError(f"{name}: not {what} that can be read ({reason}); {advice}") from error
+
+
+def check_file(source: str) -> None:
+    """Raise InputError if the file of a source is missing or a folder; it is not read.
+
+    A blank source and a URL pass.
+    """
+    path = Reference.parse(source).path
+    if not path.strip() or "://" in path:
+        return
+    with source_errors(path, "a file", "correct the path"):
+        if stat.S_ISDIR(os.stat(given_path(path)).st_mode):
+            raise IsADirectoryError
 
 
 @contextmanager

@@ -175,6 +175,7 @@ class LineReader(ShardReader):
             shard.sides,
             start=first,
             features=shard.features,
+            source_files=shard.source_files,
         )
 
     def _skip(self, count: int) -> None:
@@ -273,6 +274,12 @@ class EpochReader:
             yield self._shard
             self.close()
             self._turn += 1
+
+
+def line_name(shards: Sequence[Shard], number: int) -> str:
+    """The file and the line of a pair, by its number of `EpochReader.take`."""
+    index, row = divmod(number, 1 << _SHARD_BITS)
+    return f"{shards[index].urls[0]}:{row + 1}"
 
 
 def find_shards(

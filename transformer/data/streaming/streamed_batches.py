@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Int
 from torch.utils.data import Dataset
 
-from transformer.common.errors import InputError
+from transformer.common.errors import BadSource, InputError
 from transformer.common.processes import begin_pool_process
 from transformer.common.schema import typed
 from transformer.data.batching.batch import Batch, collate
@@ -40,6 +40,7 @@ from transformer.data.streaming.shards import (
     Position,
     Shard,
     find_shards,
+    line_name,
     shards_fingerprint,
 )
 from transformer.data.text.parallel import Pair
@@ -159,7 +160,12 @@ class BufferReader:
         if self.augmentation.active:
             self._augment(pairs, position.epoch, numbers)
         texts = self.tokenizer.config.sampling > 0
-        batch, kept, dropped = encode(pairs, self.tokenizer, self.filters, first, texts=texts)
+        try:
+            batch, kept, dropped = encode(pairs, self.tokenizer, self.filters, first, texts=texts)
+        except BadSource as error:
+            index = [source for source, _ in pairs].index(error.source)
+            where = line_name(self.shards, int(numbers[index]))
+            raise InputError(f"{where}: {error}") from error
         corpus = EncodedCorpus(batch)
         numbers = numbers[kept]
         lengths = self._sampler.lengths(corpus, numbers)

@@ -109,6 +109,7 @@ class Corpus:
             (self.source, self.target),
             document_key=self.document_key,
             features=self.features,
+            source_files=self.source_files,
         )
 
     def _rows(self) -> Iterator[Pair]:
@@ -201,12 +202,13 @@ def parsed_pairs(
     start: int = 1,
     document_key: str | None = None,
     features: bool = False,
+    source_files: bool = False,
 ) -> Iterator[Pair]:
     """Read the lines of plain files, or of one TSV or JSONL file (``kind``)."""
     if kind == "plain":
         return plain_pairs(lines, names, start)
     if kind == "tsv":
-        return tsv_pairs(lines[0], names[0], start, features=features)
+        return tsv_pairs(lines[0], names[0], start, features=features, source_files=source_files)
     return jsonl_pairs(lines[0], names[0], sides, start, document_key)
 
 
@@ -233,15 +235,22 @@ def unaligned(names: Sequence[object], counts: Sequence[int]) -> InputError:
 
 
 def tsv_pairs(
-    lines: Iterable[str], name: object, start: int = 1, *, features: bool = False
+    lines: Iterable[str],
+    name: object,
+    start: int = 1,
+    *,
+    features: bool = False,
+    source_files: bool = False,
 ) -> Iterator[Pair]:
     """Split lines at the last tab; raises InputError if there are fewer or more tabs than these."""
     layout = "SOURCE<TAB>FEATURES<TAB>TARGET has two" if features else "SOURCE<TAB>TARGET has one"
+    if source_files:
+        layout = "PATH<TAB>TEXT has one"
     for number, line in enumerate(lines, start):
         tabs = line.count("\t")
         if tabs != 1 + features:
             hint = ""
-            if tabs > 1 and not features:
+            if tabs > 1 and not features and not source_files:
                 hint = ', or set tokenizer.features=";" (doctor, clean, text: data.features=";")'
             raise InputError(f"{name}:{number}: {tabs} tabs where {layout}; correct the line{hint}")
         source, _, target = line.rpartition("\t")

@@ -7,6 +7,7 @@ from dataclasses import asdict
 import numpy as np
 from jaxtyping import Float
 
+from transformer.common.errors import BadSource, InputError
 from transformer.common.schema import typed
 from transformer.data.features.extractor import FeatureExtractor
 from transformer.data.features.read_source import ReadSource
@@ -35,16 +36,18 @@ class VectorSource(Vocabulary):
         self.control = frozenset()
 
     def read(self, sources: Sequence[str]) -> list[Vectors]:
-        """The vectors of each file, none of a blank line; InputError if one cannot be read."""
-        nothing = np.zeros((0, self.config.channels), dtype=np.float32)
-        return [
-            name.vectors
-            if isinstance(name, ReadSource)
-            else self.extractor.vectors(name)
-            if name.strip()
-            else nothing
-            for name in sources
-        ]
+        """The vectors of each file, none of a blank line; BadSource if one cannot be read."""
+        return [*map(self._vectors, sources)]
+
+    def _vectors(self, source: str) -> Vectors:
+        if isinstance(source, ReadSource):
+            return source.vectors
+        if not source.strip():
+            return np.zeros((0, self.config.channels), dtype=np.float32)
+        try:
+            return self.extractor.vectors(source)
+        except InputError as error:
+            raise BadSource(str(error), str(source)) from error
 
     def opened(self, source: str) -> ReadSource:
         """A source to translate with its vectors, also a long one (`FeatureExtractor.read`)."""

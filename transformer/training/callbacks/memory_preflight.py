@@ -34,7 +34,7 @@ class MemoryPreflight(Callback):
         """Compare the plans of the ranks, and run the batch; InputError if either fails."""
         self._compare(trainer)
         batch: Any = self.data.largest_batch()
-        size = f"{batch.size:,} sentence pairs, {batch.positions:,} tokens"
+        size = f"{batch.size:,} pairs, {batch.positions:,} tokens"
         logger.info("trying the largest batch: %s of both sides with padding", size)
         moments: list[Tensor] = []
         is_resumed = bool(trainer.optimizers[0].state)  # then the optimizer has its moments

@@ -131,6 +131,17 @@ def test_an_mp3_that_does_not_know_its_length(tmp_path: Path, tags: int) -> None
     assert len(read(tmp_path / "c.mp3")) == len(sound)
 
 
+@pytest.mark.parametrize("subtype", ["VORBIS", "OPUS"])
+def test_ogg_streams_one_after_another_and_tags_at_the_end(tmp_path: Path, subtype: str) -> None:
+    """The whole sound is there: its last page ends a stream."""
+    data = io.BytesIO()
+    soundfile.write(data, tone(), RATE, format="OGG", subtype=subtype)
+    stream = data.getvalue()
+    for content in (stream, stream + stream, stream + b"TAG" + bytes(125)):
+        (tmp_path / "a.ogg").write_bytes(content)
+        np.testing.assert_allclose(read(tmp_path / "a.ogg")[:RATE], tone(), atol=0.05)
+
+
 @pytest.mark.parametrize("package", ["soundfile", "soxr"])
 def test_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
     def find(name: str) -> Any:

@@ -98,6 +98,8 @@ def npz() -> bytes:
     return file.getvalue()
 
 
+LONG_OGG = sound(np.tile(NOISE, 20), "OGG")
+"""Of several pages."""
 VECTORS = np.ones((4, 3))
 TEXT = b"This is no such file.\n" * 50
 NAN = np.where(np.arange(8000) == 5, np.nan, NOISE)
@@ -108,12 +110,18 @@ Case = tuple[str, str, Callable[[], bytes], str, str]
 CASES: list[Case] = [
     ("speech", "empty.wav", lambda: b"", "", r"empty \(0 bytes\)"),
     ("speech", "text.wav", lambda: TEXT, "", "Format not recognised"),
-    ("speech", "picture.wav", picture, "", "Format not recognised"),
+    ("speech", "picture.wav", picture, "", "is PNG, .* data.source_kind=image"),
+    ("speech", "array.wav", lambda: array(VECTORS), "", r"is \.npy, .* data.source_kind=vectors"),
     ("speech", "short.wav", lambda: sound(NOISE[:0]), "", "no samples"),
     ("speech", "cut.wav", lambda: half(sound()), "", ENDS),
-    ("speech", "header.wav", lambda: sound()[:30], "", "No 'data' chunk"),
-    ("speech", "cut.flac", lambda: half(sound(kind="FLAC")), "", "flac|psf_fseek|ends before"),
+    ("speech", "header.wav", lambda: sound()[:30], "", "WAV file is damaged or cut .*'data' chunk"),
+    ("speech", "cut.flac", lambda: half(sound(kind="FLAC")), "", "FLAC file is damaged or cut"),
     ("speech", "cut.mp3", lambda: half(sound(kind="MP3")), "", ENDS),
+    ("speech", "cut.ogg", lambda: half(LONG_OGG), "", ENDS),
+    ("speech", "cut_page.ogg", lambda: LONG_OGG[:-1], "", ENDS),
+    ("speech", "cut_header.ogg", lambda: LONG_OGG[: LONG_OGG.rfind(b"OggS") + 20], "", ENDS),
+    ("speech", "last_page.ogg", lambda: LONG_OGG[: LONG_OGG.rfind(b"OggS")], "", ENDS),
+    ("speech", "ogg.parquet", lambda: parquet({"a": [half(LONG_OGG)]}), "#row=0", ENDS),
     ("speech", "damaged.flac", lambda: scribbled(sound(kind="FLAC")), "", "flac|psf_fseek"),
     ("speech", "damaged.ogg", lambda: scribbled(sound(kind="OGG")), "", f"malformed|{ENDS}"),
     ("speech", "nan.wav", lambda: sound(NAN, subtype="FLOAT"), "", "NaN or infinite"),
@@ -132,18 +140,20 @@ CASES: list[Case] = [
     ("speech", "h.parquet", lambda: parquet({"a": [b"x"]}), "#row=0&column=b", "no column 'b'"),
     ("image", "empty.png", lambda: b"", "", "empty"),
     ("image", "text.png", lambda: TEXT, "", "neither PNG nor JPEG"),
-    ("image", "sound.png", sound, "", "neither PNG nor JPEG"),
+    ("image", "sound.png", sound, "", "is WAV, .* data.source_kind=speech"),
+    ("image", "sound.jpg", lambda: sound(kind="MP3"), "", "is MP3, .* data.source_kind=speech"),
     ("image", "other.gif", lambda: picture("GIF"), "", "neither PNG nor JPEG"),
-    ("image", "cut.png", lambda: half(picture()), "", "truncated|incomplete"),
-    ("image", "cut.jpg", lambda: half(picture("JPEG")), "", "truncated"),
+    ("image", "cut.png", lambda: half(picture()), "", "PNG file is damaged or cut"),
+    ("image", "cut.jpg", lambda: half(picture("JPEG")), "", "JPEG file is damaged"),
     ("image", "damaged.png", lambda: scribbled(picture()), "", "data stream"),
     ("image", "bomb.png", lambda: png(30_000, 30_000), "", "has more than .* pixels"),
     ("image", "large.png", lambda: png(10_000, 10_000), "", "has more than .* pixels"),
-    ("image", "zero.png", lambda: png(0, 8), "", "not a picture"),
+    ("image", "zero.png", lambda: png(0, 8), "", "PNG file is damaged"),
     ("image", "flat.png", lambda: picture(size=(1, 90_000)), "", "pixels wide"),
     ("image", "times.png", picture, "#t=1,2", "no times"),
     ("vectors", "empty.npy", lambda: b"", "", "empty"),
     ("vectors", "text.npy", lambda: TEXT, "", r"not \.npy"),
+    ("vectors", "picture.npy", picture, "", "is PNG, .* data.source_kind=image"),
     ("vectors", "archive.npz", npz, "", r"not \.npy"),
     ("vectors", "cut.npy", lambda: array(VECTORS)[:-8], "", "not an array"),
     ("vectors", "header.npy", lambda: array(VECTORS)[:20], "", "not an array"),

@@ -1,6 +1,8 @@
 """A source is a path, perhaps with a part of the file; its bytes come from the file or a row."""
 
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -113,6 +115,25 @@ def test_urls(tmp_path: Path) -> None:
     assert content(f"file://{tmp_path}/a.parquet#row=1") == b"y"
     with pytest.raises(InputError, match="cannot be read"):
         content(f"file://{tmp_path}/b.wav")
+
+
+def test_a_web_server_that_fails() -> None:
+    """The reason is that of the connection, or the answer of the server."""
+
+    class Refusing(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_error(403)
+
+        def log_message(self, *_: object) -> None: ...
+
+    with HTTPServer(("127.0.0.1", 0), Refusing) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        place = f"http://127.0.0.1:{server.server_port}/a.wav"
+        with pytest.raises(InputError, match=r"a\.wav: cannot be read \(403, .*Forbidden'\); "):
+            content(place)
+        server.shutdown()
+    with pytest.raises(InputError, match=r"a\.wav: cannot be read \(Cannot connect to host"):
+        content(place)
 
 
 def test_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,18 +1,25 @@
 """Pairs whose source is the path of a file."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from transformer.common.errors import InputError
+from tests.helpers.data.corpora import data_config, tokenizer_config
+from transformer.common.errors import BadSource, InputError
 from transformer.data.corpora.resolve import find_splits
+from transformer.data.corpora.split import Split, naming_line
+from transformer.data.datamodules.translation import TranslationData
 from transformer.data.features.reference import Reference, opened
 from transformer.data.streaming.shards import find_shards
 from transformer.data.text.parallel import Corpus, at_speeds, beside, source_state
 from transformer.settings.data import DataConfig
+from transformer.settings.run import RunConfig, completed
+from transformer.settings.sources import VectorsConfig
 
 
 def test_paths_are_seen_from_the_folder_of_the_text(tmp_path: Path) -> None:
@@ -20,6 +27,15 @@ def test_paths_are_seen_from_the_folder_of_the_text(tmp_path: Path) -> None:
     corpus = Corpus((tmp_path / "pairs.tsv",), "sound", "en", source_files=True)
     assert list(corpus) == [(f"{tmp_path}/a.wav", "one"), ("/there/b.wav", "two"), ("", "")]
     assert beside("s3://bucket/a.wav", "/folder") == "s3://bucket/a.wav"
+
+
+def test_a_third_column_of_paths_is_no_feature(tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text("a.wav\tone\tspeaker\n")
+    corpus = Corpus((tmp_path / "pairs.tsv",), "sound", "en", source_files=True)
+    [shard] = find_shards(str(tmp_path / "pairs.tsv"), ("sound", "en"), source_files=True)
+    for pairs in (corpus, shard.pairs()):
+        with pytest.raises(InputError, match=r":1: 2 tabs where PATH<TAB>TEXT .* the line$"):
+            list(pairs)
 
 
 def test_a_changed_file_changes_the_fingerprint_of_its_text(tmp_path: Path) -> None:
@@ -118,3 +134,65 @@ def test_long_texts_and_two_columns_of_one_name_are_refused(tmp_path: Path) -> N
     pq.write_table(pa.table([["eins"], ["one"], ["two"]], ["de", "en", "en"]), file)
     with pytest.raises(InputError, match=r"pairs\.parquet: two columns have one name"):
         list(Corpus.of(file, "de", "en"))
+
+
+def prepared(folder: Path, train: str, **changes: object) -> None:
+    """Read all arrays of a training text, whose validation text is good."""
+    np.save(folder / "good.npy", np.ones((4, 3)))
+    (folder / "validation.tsv").write_text("good.npy\tone\n")
+    data = data_config(
+        folder,
+        train=str(folder / train),
+        validation=str(folder / "validation.tsv"),
+        validation_size=0,
+        source_kind="vectors",
+        vectors=VectorsConfig(channels=3),
+        **changes,
+    )
+    tokenizer = tokenizer_config(algorithm="words", vocab_size=None, sampling=0.0)
+    module = TranslationData(completed(RunConfig(data=data, tokenizer=tokenizer)))
+    module.prepare_data()
+    if data.streaming:
+        module.setup("fit")
+        next(iter(module.train_dataloader()))
+
+
+def test_missing_files_are_named_by_line_and_counted(tmp_path: Path) -> None:
+    (tmp_path / "text.tsv").write_text("good.npy\tone\n" + "none.npy\ttwo\n" * 3 + ".\tthree\n")
+    with pytest.raises(InputError) as error:
+        prepared(tmp_path, "text.tsv")
+    assert str(error.value) == (
+        f"{tmp_path}/text.tsv:2: {tmp_path}/none.npy: no such file; correct the path "
+        "(1 more of its files cannot be opened)"
+    )
+    (tmp_path / "text.tsv").write_text("path\tsentence\ngood.npy\tone\n")
+    with pytest.raises(InputError, match=r"text\.tsv:1: .*/path: no such file; .* no header$"):
+        prepared(tmp_path, "text.tsv")
+    prepared(tmp_path, "validation.tsv")
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["whole", "stream"])
+def test_a_bad_file_is_named_by_its_line(tmp_path: Path, streaming: bool) -> None:
+    (tmp_path / "bad.npy").write_bytes(b"bad")
+    rows = [{"x": "good.npy", "y": ["one", "two"]}, {"x": "bad.npy", "y": "three"}]
+    if streaming:
+        rows[0]["y"] = "one"
+    (tmp_path / "text.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    with pytest.raises(InputError, match=r"/text\.jsonl:2: .*/bad\.npy: not an array"):
+        prepared(tmp_path, "text.jsonl", streaming=streaming)
+
+
+def test_a_file_that_is_read_at_another_speed_is_named_by_its_line(tmp_path: Path) -> None:
+    (tmp_path / "text.tsv").write_text("a.wav#t=0,1\tone\na.wav#t=1,2\ttwo\n")
+    split = Split(Corpus((tmp_path / "text.tsv",), "x", "y", source_files=True))
+    with pytest.raises(InputError, match=r"text\.tsv:2: damaged$"), naming_line(split):
+        raise BadSource("damaged", f"{tmp_path}/a.wav#t=1,2&speed=0.9")
+
+
+def test_a_file_without_text_is_left_out_and_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "text.tsv").write_text("good.npy\tone\ngood.npy\t\n")
+    with caplog.at_level("INFO"):
+        prepared(tmp_path, "text.tsv")
+    assert "1 of 2 pairs kept; left out (50.0%): 1 with an empty side" in caplog.text
