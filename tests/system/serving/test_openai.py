@@ -1,6 +1,7 @@
 """OpenAI's Python client against a server whose model reads sound."""
 
 import io
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,17 @@ def test_directions(url: str, sound: Path) -> None:
     named = audio.transcriptions.create(model="sound-de", **of)
     english = audio.translations.create(model="whisper-1", **of)
     assert (german.language, named.language, english.language) == ("german", "german", "english")
+
+
+def test_models(url: str) -> None:
+    models = client(url).models
+    listed = list(models.list())
+    assert [one.id for one in listed] == ["sound-en", "sound-de"]
+    german = models.retrieve("sound-de")
+    assert german == listed[1]
+    assert (german.object, abs(german.created - time.time()) < 600) == ("model", True)
+    with pytest.raises(openai.NotFoundError, match="GET /v1/models lists them"):
+        models.retrieve("whisper-1")
 
 
 def test_a_temperature_samples(url: str, sound: Path) -> None:
@@ -171,14 +183,19 @@ def test_keys_and_limits(model: Translator, sound: Path) -> None:
         with pytest.raises(openai.AuthenticationError) as refused:
             client(url).audio.transcriptions.create(file=data, model="a")
         assert refused.value.code == "invalid_api_key"
+        with pytest.raises(openai.AuthenticationError):
+            client(url).models.list()
+        assert [one.id for one in client(url, "secret").models.list()] == ["sound-en"]
         with pytest.raises(openai.BadRequestError, match="10 s of sound exceed 5"):
             client(url, "secret").audio.transcriptions.create(file=data, model="a")
     with serving(translator=model, pairs=pairs, file_bytes=1000, body_bytes=1000) as url:
         with pytest.raises(openai.APIStatusError, match="exceeds 2000 bytes") as large:
             client(url).audio.transcriptions.create(file=data, model="a")
         assert large.value.status_code == 413
-    with serving() as url, pytest.raises(openai.NotFoundError, match="No model of this server"):
-        client(url).audio.transcriptions.create(file=data, model="a")
+    with serving() as url:
+        assert list(client(url).models.list()) == []
+        with pytest.raises(openai.NotFoundError, match="No model of this server"):
+            client(url).audio.transcriptions.create(file=data, model="a")
 
 
 @pytest.mark.thorough
