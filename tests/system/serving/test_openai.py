@@ -166,11 +166,11 @@ def test_missing_parameters(url: str, sound: Path) -> None:
 def test_text_is_refused(url: str, sound: Path) -> None:
     """A text could name any file of the server."""
     asked = {"q": str(sound), "source": "sound", "target": "en"}
-    for more in ({}, {"format": "html"}, {"alignment": True}):
+    for more in ({}, {"format": "html"}, {"alignment": True}, {"source": "en"}, {"target": "fr"}):
         status, answer = ask(f"{url}/translate", asked | more)
         assert status == 400
         assert answer["error"].endswith("send a file to /v1/audio/transcriptions")
-    status, answer = ask(f"{url}/v2/translate", {"text": [str(sound)], "target_lang": "DE"})
+    status, answer = ask(f"{url}/v2/translate", {"text": [str(sound)], "target_lang": "FR"})
     assert status == 400 and "reads sound, not text" in answer["message"]
 
 
