@@ -101,6 +101,15 @@ class Tokenizer:
                 f"({self.config.algorithms[0]}); use a model of text"
             )
 
+    def require_sound(self, purpose: str) -> None:
+        """Raise InputError, which begins with the purpose, if the sources are not sounds."""
+        kind = self.config.algorithms[0] if self.reads_files else "text"
+        if kind != "speech":
+            raise InputError(
+                f"{purpose} has the times of a sound, and the sources of this model are {kind}; "
+                "use a model of speech"
+            )
+
     @property
     def same_ids(self) -> bool:
         """True when the same id means the same subword on both sides, as in a joint one."""

@@ -32,6 +32,8 @@ from transformer.data.features.read_source import ReadSource
 from transformer.data.features.reference import Reference
 from transformer.data.tokenization.tags import TRANSLATES_TO
 from transformer.decoding.long_inputs import source_windows
+from transformer.decoding.subtitles import subtitles
+from transformer.decoding.translator import TimedText
 from transformer.serving.access import Access
 from transformer.serving.batch_translation import Options, SentenceTranslation
 from transformer.serving.interfaces import http
@@ -324,15 +326,10 @@ def _answer(task: str, asked: _Asked, transcript: _Transcript) -> Response:
             ],
         }
         return JSONResponse(values)
-    cues = [
-        f"{_time(segment.start, asked.form)} --> {_time(segment.end, asked.form)}\n{segment.text}\n"
-        for segment in segments
-        if segment.text
-    ]
+    timed = [TimedText(segment.start, segment.end, segment.text) for segment in segments]
     if asked.form == "srt":
-        numbered = "\n".join(f"{number}\n{cue}" for number, cue in enumerate(cues, start=1))
-        return PlainTextResponse(numbered)
-    return PlainTextResponse("\n".join(["WEBVTT\n", *cues]), media_type="text/vtt")
+        return PlainTextResponse(subtitles(timed, "srt"))
+    return PlainTextResponse(subtitles(timed, "vtt"), media_type="text/vtt")
 
 
 def _verbose(number: int, segment: _Segment, temperature: float) -> dict[str, Any]:
@@ -346,12 +343,3 @@ def _verbose(number: int, segment: _Segment, temperature: float) -> dict[str, An
         "avg_logprob": segment.translation.mean_log_probability,
         "compression_ratio": len(data) / len(zlib.compress(data)),
     }
-
-
-def _time(seconds: float, form: str) -> str:
-    """``00:01:02,345`` in SRT, ``00:01:02.345`` in WebVTT."""
-    whole, milliseconds = divmod(round(1000 * seconds), 1000)
-    minutes, second = divmod(whole, 60)
-    hour, minute = divmod(minutes, 60)
-    mark = "," if form == "srt" else "."
-    return f"{hour:02}:{minute:02}:{second:02}{mark}{milliseconds:03}"
