@@ -65,6 +65,8 @@ def test_all_formats(url: str, sound: Path, model: Translator) -> None:
     assert found == [(round(a, 3), round(b, 3), text) for a, b, text in offline.segments]
     assert [one.id for one in verbose.segments] == [0, 1, 2]
     assert all(one.avg_logprob < 0 for one in verbose.segments)
+    # Only Whisper's models have a symbol of silence.
+    assert [one.no_speech_prob for one in verbose.segments] == [None] * 3
     plain = audio.translations.create(file=data, model="sound-en", response_format="text")
     assert plain == offline.text + "\n"
     srt = audio.transcriptions.create(file=data, response_format="srt", **asked)
@@ -152,6 +154,8 @@ def test_whisper_detects_the_language(tmp_path: Path) -> None:
     for answer, offline in zip(answers, (detected, japanese, english), strict=True):
         assert offline.segments is not None and len(offline.segments) > 1
         assert [one.text for one in answer.segments] == [one.text for one in offline.segments]
+        silences = [one.no_speech_prob for one in answer.segments]
+        assert silences == pytest.approx(list(offline.no_speech), rel=1e-4)
     languages = [language_name(str(detected.language)).lower(), "japanese", "english"]
     assert [answer.language for answer in answers] == languages
 

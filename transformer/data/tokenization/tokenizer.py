@@ -142,6 +142,12 @@ class Tokenizer:
         return range(first, first + len(self.tags.targets))
 
     @property
+    def no_speech(self) -> int | None:
+        """Id of the symbol of a sound without speech, if a model of speech has it."""
+        index = self.tags.no_speech
+        return None if index is None else self._target.first_tag + index
+
+    @property
     def times(self) -> range:
         """Ids of the times of a model of speech (`SpeechTags`), `TIME_STEP` apart."""
         return range(self._target.first_tag + self.tags.first_time, len(self._target))

@@ -342,4 +342,5 @@ def _verbose(number: int, segment: _Segment, temperature: float) -> dict[str, An
         "temperature": temperature,
         "avg_logprob": segment.translation.mean_log_probability,
         "compression_ratio": len(data) / len(zlib.compress(data)),
+        "no_speech_prob": segment.translation.no_speech,
     }
