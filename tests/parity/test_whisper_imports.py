@@ -169,6 +169,43 @@ def test_texts_are_those_of_transformers(
         assert ours == expected
 
 
+@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize("times", [False, True])
+@pytest.mark.parametrize("name", CASES)
+def test_the_probability_of_silence_is_that_of_transformers(
+    name: str, times: bool, beam: int, imported: Callable[[str], Case]
+) -> None:
+    case = imported(name)
+    files, features = heard(case, 6)
+    theirs = deepcopy(case.model)
+    ours = deepcopy(case.translator.model)
+    # Beside the random rows of the other symbols, that of silence would have no probability.
+    tokenizer = case.translator.tokenizer
+    assert tokenizer.no_speech is not None
+    silence = case.ids.rows[tokenizer.no_speech]
+    start = torch.full((6, 1), theirs.generation_config.decoder_start_token_id)
+    with torch.no_grad():
+        logits = theirs(features, decoder_input_ids=start).logits[:, 0]
+        states = theirs.model(features, decoder_input_ids=start).last_hidden_state[:, 0]
+        row = states.mean(0) * logits.logsumexp(-1).mean() / states.mean(0).square().sum()
+        theirs.get_output_embeddings().weight[silence] = row
+        ours.projection.weight[tokenizer.no_speech] = row
+        logits = theirs(features, decoder_input_ids=start).logits[:, 0]
+    expected = logits.softmax(-1)[:, silence]
+    assert 0.01 < expected.min() < expected.max() < 0.99
+    search = replace(
+        case.translator.search,
+        algorithm="beam" if beam > 1 else "greedy",
+        beam_size=beam,
+        max_length_offset=3,
+    )
+    translator = replace(case.translator, ensemble=ours, search=search, timestamps=times)
+    given = SourceTags("de", source="de") if name == "whisper" else SourceTags()
+    found = translator.translate([TaggedText(file, given) for file in files])
+    probabilities = torch.tensor([translation.no_speech for translation in found])[:, 0]
+    torch.testing.assert_close(probabilities, expected, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("count", [20, pytest.param(100, marks=pytest.mark.thorough)])
 def test_languages_are_those_of_transformers(count: int, imported: Callable[[str], Case]) -> None:
     case = imported("whisper")

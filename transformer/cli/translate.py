@@ -59,17 +59,18 @@ def run_translate(config: TranslateConfig, arguments: Sequence[str]) -> None:
 
 
 def check_translate(config: TranslateConfig, arguments: Sequence[str]) -> None:
-    """Raise InputError for what was asked for and plain text does not show, and without Ray."""
+    """Raise InputError for what was asked for and the format does not show, and without Ray."""
     if config.launch is not None:
         # `translate_files` says it too, but a recipe asks here, before it trains.
         require_package("ray", f"launch={config.launch}", "ray")
     hidden = [text for text in arguments if text.startswith("decoding.nbest=")][-1:]
     if config.attention:
         hidden.append("attention=true")
-    if config.timestamps:
+    if config.timestamps and not config.has_subtitles:
         hidden.append("timestamps=true")
-    if config.format == "text" and hidden:
-        raise InputError(f"{' '.join(hidden)}: plain text has no place for it; add format=json")
+    if config.format != "json" and hidden:
+        place = f"format={config.format}" if config.has_subtitles else "plain text"
+        raise InputError(f"{' '.join(hidden)}: {place} has no place for it; add format=json")
 
 
 def _warn(message: str) -> None:

@@ -35,11 +35,12 @@ from transformer.decoding.document_translator import DocumentTranslator
 from transformer.decoding.fingerprint import compute_fingerprint
 from transformer.decoding.long_inputs import counting_split_lines, warn_about_length_limit
 from transformer.decoding.search.shortlist import ENGINE_FILE
+from transformer.decoding.subtitles import subtitles
 from transformer.decoding.translator import Translation, Translator
 from transformer.interchange.translators import load_translator, local_run, needs_run
 from transformer.quality.unknown_symbols import checked_symbols
 from transformer.settings.data import DataConfig
-from transformer.settings.translator import Form, TranslateConfig
+from transformer.settings.translator import OutputForm, TranslateConfig
 
 if TYPE_CHECKING:
     from transformer.quality.failures.flagging import Flagging
@@ -141,20 +142,27 @@ def existing_files(requests: Iterable[str | Request], where: LineName) -> Iterat
 def write_translations(
     translations: Iterable[Translation],
     output: BinaryIO,
-    form: Form,
+    form: OutputForm,
     where: LineName,
     warn: Callable[[str], None],
     *,
     done: int = 0,
 ) -> None:
-    """Write a line for each translation as soon as it is there; ``done`` lines are before them."""
+    """Write a line for each translation as soon as it is there; ``done`` lines are before them.
+
+    Subtitles, which are of one translation, are several lines.
+    """
     reached = searched = 0
     for index, translation in enumerate(translations, start=done):
-        if form == "text" and translation.unmet:
+        if form != "json" and translation.unmet:
             warn(f"{where(index)}: unmet: {escaped('; '.join(translation.unmet))}")
         if form == "text" and translation.flags:
             warn(f"{where(index)}: {', '.join(translation.flags)}")
-        output.write(format_line(translation, form).encode() + b"\n")
+        if form == "srt" or form == "vtt":
+            line = subtitles(translation.segments or (), form).removesuffix("\n")
+        else:
+            line = format_line(translation, form)
+        output.write(line.encode() + b"\n")
         output.flush()
         reached += translation.is_unfinished
         searched += bool(translation.source_tokens)
@@ -171,7 +179,16 @@ class LineTranslator:
     flagging: "Flagging | None" = None
 
     def requests(self, lines: Iterable[str | Request], where: LineName) -> Iterator[str | Request]:
-        """The lines as requests with the terms of the glossary; a plain text stays one."""
+        """The lines as requests with the terms of the glossary; a plain text stays one.
+
+        Of a second line, subtitles have an InputError before the first is translated.
+        """
+        if self.config.has_subtitles:
+            lines = list(islice(lines, 2))
+            if len(lines) > 1:
+                raise InputError(
+                    f"{where(1)}: format={self.config.format} is of one sound; give one line a call"
+                )
         glossary = Glossary({})
         if self.config.glossary is not None:
             glossary = Glossary.read(self.config.glossary)
@@ -254,6 +271,8 @@ def load_line_translator(
         raise InputError(f"{'alignment' if config.alignment else 'attention'}= {needs_run(path)}")
     translator, trained = load_translator(config, loaded=loaded)
     translator = replace(translator, timestamps=config.timestamps)
+    if config.has_subtitles:
+        _check_subtitles(config, translator, processes)
     for key in ("alignment", "glossary", "flags", "on_failure"):
         if getattr(config, key):
             translator.tokenizer.require_text(f"{key}=")
@@ -282,6 +301,12 @@ def load_line_translator(
             "documents=false"
         )
     return LineTranslator(config, DocumentTranslator(translator), trained.data)
+
+
+def _check_subtitles(config: TranslateConfig, translator: Translator, processes: int) -> None:
+    translator.tokenizer.require_sound(f"format={config.format}")
+    if processes > 1:
+        raise InputError(f"format={config.format} is of one sound, which one process reads")
 
 
 def job(config: TranslateConfig, translator: Translator | DocumentTranslator, source: Path) -> str:

@@ -31,7 +31,12 @@ from transformer.decoding.search.graphed_step import (
 )
 from transformer.decoding.search.greedy import greedy_search
 from transformer.decoding.search.model_step import Model, build_step, ensemble_members
-from transformer.decoding.search.search import BanningStep, Hypothesis, StepFunction
+from transformer.decoding.search.search import (
+    BanningStep,
+    Hypothesis,
+    LogProbabilities,
+    StepFunction,
+)
 from transformer.decoding.search.shortlist import Shortlist
 from transformer.model.attention.masks import Source
 from transformer.model.head_masks import HeadName
@@ -162,8 +167,10 @@ class ModelSearcher:
         results = [hypotheses or [NO_TRANSLATION] for hypotheses in results]
         if speech is not None:
             results = [
-                [replace(h, tokens=(*prompt, *h.tokens)) for h in hypotheses]
-                for prompt, hypotheses in zip(speech.prompts, results, strict=True)
+                [replace(h, tokens=(*prompt, *h.tokens), no_speech=silence) for h in hypotheses]
+                for prompt, silence, hypotheses in zip(
+                    speech.prompts, speech.no_speech_probabilities(), results, strict=True
+                )
             ]
         if self.search.algorithm != "mbr":
             return results
@@ -186,6 +193,7 @@ class ModelSearcher:
             tags.never_first,
             self.tokenizer.times if self.timestamps else None,
             self.tokenizer.target_vocab_size - len(self.tokenizer.tags.spelled),
+            self.tokenizer.no_speech,
         )
 
 
@@ -200,6 +208,21 @@ class SpeechRules:
     """Ids of the times that a text has; None for a text without times."""
     first_tag: int
     """Number of the subwords."""
+    no_speech: int | None
+    """Id of the symbol of a sound without speech."""
+    _first: list[Float[Tensor, " batch"]] = field(default_factory=list, init=False, repr=False)
+
+    def no_speech_probabilities(self) -> list[float] | list[None]:
+        """Of each sound, after the search: that of the symbol as the first one, before the prompt.
+
+        Source: Radford et al. 2022, section 4.5.
+        """
+        return self._first[-1].exp().tolist() if self._first else [None] * len(self.prompts)
+
+    def _keep_first(self, log_probabilities: LogProbabilities) -> None:
+        if self.no_speech is not None:
+            # A copy: later steps overwrite the log-probabilities.
+            self._first.append(log_probabilities[:, 0, self.no_speech].clone())
 
     def prompted(self, step: StepFunction, device: torch.device) -> StepFunction:
         """A step whose hypotheses follow the prompts."""
@@ -208,7 +231,7 @@ class SpeechRules:
         first = torch.tensor(self.never_first, dtype=torch.long, device=device)
         # A model of English alone has an empty prompt with times.
         prompts = torch.tensor(self.prompts, dtype=torch.long, device=device)
-        return PromptedStep(step, prompts, first)
+        return PromptedStep(step, prompts, first, self._keep_first)
 
     def timed(self, step: StepFunction) -> StepFunction:
         """A step that has times by their rules, or as it is."""

@@ -116,6 +116,8 @@ class Translation:
     """Of a sound: its windows, one after another, or the pieces between the times of the text."""
     language: str | None = None
     """Of a sound, given or detected, if the model has tags of languages."""
+    no_speech: tuple[float | None, ...] = field(default=(), compare=False)
+    """Of each window of a sound: the probability that nobody speaks, if the model gives it."""
 
     @property
     def is_unfinished(self) -> bool:
@@ -581,6 +583,7 @@ class Translator:
             parts=len(segments),
             segments=self._timed(segments, [beam[0] for beam, _ in parts]),
             language=segments[0].language,
+            no_speech=tuple(beam[0].no_speech for beam, _ in parts),
         )
 
     def _labels(self, segment: Segment) -> list[str]:

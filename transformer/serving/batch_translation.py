@@ -78,6 +78,8 @@ class SentenceTranslation:
     """Of its subwords and the end, in nats."""
     language: str | None = None
     """Of a sound, if the model has tags of languages."""
+    no_speech: float | None = None
+    """Of a sound of one window: the probability that nobody speaks, if the model gives it."""
 
 
 @dataclass(frozen=True)
@@ -176,6 +178,7 @@ def _result(sentence: Sentence, translation: Translation) -> SentenceTranslation
         flags=translation.flags or (),
         mean_log_probability=as_output(translation).log_probability or 0.0,
         language=translation.language,
+        no_speech=translation.no_speech[0] if translation.no_speech else None,
     )
 
 

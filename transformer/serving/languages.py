@@ -127,6 +127,11 @@ class Directions:
         self.sources = tuple(dict.fromkeys(direction.source for direction in self.all))
         self.targets = tuple(dict.fromkeys(direction.target for direction in self.all))
 
+    def require_text(self) -> None:
+        """Raise InputError if no direction reads text: a wrong language is not the error then."""
+        if all(direction.kind != "text" for direction in self.all):
+            self.all[0].require_text()
+
     def code(self, asked: str, known: Sequence[str]) -> str | None:
         """The known code for the code of a client: the same, its alias, or the only variant."""
         code = asked.lower().replace("_", "-")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from transformer.common.schema import Range, Settings
 from transformer.settings.decoding import OnFailure, SearchConfig
@@ -13,6 +13,9 @@ Averaging = Literal["probability", "log_probability"]
 EngineName = Literal["torch", "ctranslate2", "auto"]
 Form = Literal["text", "json"]
 """The format of lines."""
+SubtitleForm = Literal["srt", "vtt"]
+"""The format of the cues of one sound."""
+OutputForm = Form | SubtitleForm
 Launch = Literal["ray"]
 """What runs a command on many machines."""
 
@@ -79,8 +82,8 @@ class TranslateConfig(TranslatorConfig):
     documents: bool | None = None
     input_format: Form = "text"
     glossary: Path | None = None
-    format: Form = "text"
-    """Of the lines of ``output``."""
+    format: OutputForm = "text"
+    """Of the lines of ``output``, or of the cues of one sound."""
     attention: bool = False
     alignment: bool = False
     timestamps: bool = False
@@ -93,6 +96,13 @@ class TranslateConfig(TranslatorConfig):
             yield f"launch={self.launch} reads and writes files; set input= and output="
         if self.join and self.launch is None:
             yield "join=true is for launch=ray; leave it out"
+        if self.launch is not None and self.has_subtitles:
+            yield f"format={self.format} is of one sound; leave out launch={self.launch}"
+
+    @property
+    def has_subtitles(self) -> bool:
+        """Whether ``output`` is the cues of one sound."""
+        return self.format in get_args(SubtitleForm)
 
 
 @dataclass(frozen=True, kw_only=True)

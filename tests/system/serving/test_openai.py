@@ -1,6 +1,7 @@
 """OpenAI's Python client against a server whose model reads sound."""
 
 import io
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,8 @@ def test_all_formats(url: str, sound: Path, model: Translator) -> None:
     assert found == [(round(a, 3), round(b, 3), text) for a, b, text in offline.segments]
     assert [one.id for one in verbose.segments] == [0, 1, 2]
     assert all(one.avg_logprob < 0 for one in verbose.segments)
+    # Only Whisper's models have a symbol of silence.
+    assert [one.no_speech_prob for one in verbose.segments] == [None] * 3
     plain = audio.translations.create(file=data, model="sound-en", response_format="text")
     assert plain == offline.text + "\n"
     srt = audio.transcriptions.create(file=data, response_format="srt", **asked)
@@ -81,6 +84,17 @@ def test_directions(url: str, sound: Path) -> None:
     named = audio.transcriptions.create(model="sound-de", **of)
     english = audio.translations.create(model="whisper-1", **of)
     assert (german.language, named.language, english.language) == ("german", "german", "english")
+
+
+def test_models(url: str) -> None:
+    models = client(url).models
+    listed = list(models.list())
+    assert [one.id for one in listed] == ["sound-en", "sound-de"]
+    german = models.retrieve("sound-de")
+    assert german == listed[1]
+    assert (german.object, abs(german.created - time.time()) < 600) == ("model", True)
+    with pytest.raises(openai.NotFoundError, match="GET /v1/models lists them"):
+        models.retrieve("whisper-1")
 
 
 def test_a_temperature_samples(url: str, sound: Path) -> None:
@@ -140,6 +154,8 @@ def test_whisper_detects_the_language(tmp_path: Path) -> None:
     for answer, offline in zip(answers, (detected, japanese, english), strict=True):
         assert offline.segments is not None and len(offline.segments) > 1
         assert [one.text for one in answer.segments] == [one.text for one in offline.segments]
+        silences = [one.no_speech_prob for one in answer.segments]
+        assert silences == pytest.approx(list(offline.no_speech), rel=1e-4)
     languages = [language_name(str(detected.language)).lower(), "japanese", "english"]
     assert [answer.language for answer in answers] == languages
 
@@ -154,11 +170,11 @@ def test_missing_parameters(url: str, sound: Path) -> None:
 def test_text_is_refused(url: str, sound: Path) -> None:
     """A text could name any file of the server."""
     asked = {"q": str(sound), "source": "sound", "target": "en"}
-    for more in ({}, {"format": "html"}, {"alignment": True}):
+    for more in ({}, {"format": "html"}, {"alignment": True}, {"source": "en"}, {"target": "fr"}):
         status, answer = ask(f"{url}/translate", asked | more)
         assert status == 400
         assert answer["error"].endswith("send a file to /v1/audio/transcriptions")
-    status, answer = ask(f"{url}/v2/translate", {"text": [str(sound)], "target_lang": "DE"})
+    status, answer = ask(f"{url}/v2/translate", {"text": [str(sound)], "target_lang": "FR"})
     assert status == 400 and "reads sound, not text" in answer["message"]
 
 
@@ -171,14 +187,19 @@ def test_keys_and_limits(model: Translator, sound: Path) -> None:
         with pytest.raises(openai.AuthenticationError) as refused:
             client(url).audio.transcriptions.create(file=data, model="a")
         assert refused.value.code == "invalid_api_key"
+        with pytest.raises(openai.AuthenticationError):
+            client(url).models.list()
+        assert [one.id for one in client(url, "secret").models.list()] == ["sound-en"]
         with pytest.raises(openai.BadRequestError, match="10 s of sound exceed 5"):
             client(url, "secret").audio.transcriptions.create(file=data, model="a")
     with serving(translator=model, pairs=pairs, file_bytes=1000, body_bytes=1000) as url:
         with pytest.raises(openai.APIStatusError, match="exceeds 2000 bytes") as large:
             client(url).audio.transcriptions.create(file=data, model="a")
         assert large.value.status_code == 413
-    with serving() as url, pytest.raises(openai.NotFoundError, match="No model of this server"):
-        client(url).audio.transcriptions.create(file=data, model="a")
+    with serving() as url:
+        assert list(client(url).models.list()) == []
+        with pytest.raises(openai.NotFoundError, match="No model of this server"):
+            client(url).audio.transcriptions.create(file=data, model="a")
 
 
 @pytest.mark.thorough

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.decoding.file_translators import file_translator, write_sound
 from tests.helpers.decoding.translators import PAIRS, tiny_translator
 from tests.helpers.serving.browser import BINARY, Page, browser
 from tests.helpers.serving.served import ask, serving
@@ -134,6 +136,52 @@ def test_a_file_is_translated(page: Page, url: str, tmp_path: Path) -> None:
     address = page.evaluate("document.querySelector('#file-line a').href")
     with urllib.request.urlopen(address, timeout=60) as answer:
         assert answer.read() == b"a dog"
+
+
+def test_a_sound_is_translated_by_the_keyboard(page: Page, tmp_path: Path) -> None:
+    sound = write_sound(tmp_path / "a talk.wav", 10.0)
+    text = tmp_path / "a.txt"
+    text.write_text("no sound")
+    model = file_translator()
+    [offline] = model.translate([str(sound)])
+    assert offline.segments is not None
+    with serving(translator=model, pairs=[("sound", "en"), ("sound", "de")]) as address:
+        visit(page, address)
+        assert page.evaluate(
+            "[source.disabled, source.placeholder, document.activeElement.id]"
+        ) == [
+            True,
+            "Choose a sound, or drop it here",
+            "file-button",
+        ]
+        choose_by_key(page, sound)
+        page.wait("document.querySelector('.segment') !== null")
+        assert content(page, "#file-line") == ["a talk.wav is translated."]
+        assert content(page, ".segment span") == [one.text for one in offline.segments]
+        times = [f"0:{int(one.start):02}" for one in offline.segments]
+        assert content(page, ".segment time") == times
+        # Another language translates the sound again.
+        page.evaluate("to.value = 'de'; to.dispatchEvent(new Event('change'))")
+        page.wait("document.querySelector('#target').lang === 'de'")
+        assert content(page, ".segment span") == [one.text for one in offline.segments]
+        choose_by_key(page, text)
+        page.wait("document.querySelector('#file-line').classList.contains('wrong')")
+        [message] = content(page, "#file-line")
+        assert "a.txt: not a sound that can be read" in message
+
+
+def choose_by_key(page: Page, file: Path) -> None:
+    """Choose a file in the dialog that the focused button opens."""
+    page.events.clear()
+    page.call("Page.setInterceptFileChooserDialog", enabled=True)
+    page.press("Enter")
+    end = time.monotonic() + 20
+    while not (opened := [e for e in page.events if e["method"] == "Page.fileChooserOpened"]):
+        assert time.monotonic() < end
+        page.evaluate("0")
+    node = opened[0]["params"]["backendNodeId"]
+    page.call("DOM.setFileInputFiles", files=[str(file)], backendNodeId=node)
+    page.call("Page.setInterceptFileChooserDialog", enabled=False)
 
 
 def test_a_server_that_wants_a_key(page: Page) -> None:

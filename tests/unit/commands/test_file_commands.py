@@ -41,6 +41,61 @@ def test_lines_of_paths(home: Path) -> None:
     assert (home / "out").read_text().splitlines() == [whole["text"], "", part["text"]]
 
 
+def test_subtitles_of_a_sound(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (home / "lines").write_text("files/a.wav\n")
+    call = ["translate", "checkpoint=speech.ckpt", "input=lines"]
+    assert main([*call, "format=json", "output=json"]) == 0
+    first, second, third = json.loads((home / "json").read_text())["segments"]
+    assert main([*call, "format=srt", "output=a.srt"]) == 0
+    cues = (home / "a.srt").read_text().split("\n\n")
+    start, end = f"00:00:0{first['end']:.3f}", f"00:00:0{second['end']:.3f}"
+    assert cues[1] == f"2\n{start} --> {end}\n{second['text']}".replace(".", ",")
+    assert cues[2] == f"3\n{end} --> 00:00:10.000\n{third['text']}\n".replace(".", ",")
+    capfd.readouterr()
+    # To a stream, too.
+    assert main([*call, "format=vtt"]) == 0
+    written = capfd.readouterr().out.split("\n\n")
+    assert written[:2] == ["WEBVTT", f"00:00:00.000 --> {start}\n{first['text']}"]
+    assert len(written) == 4
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        (["checkpoint=speech.ckpt"], "lines:2: format=srt is of one sound; give one line a call"),
+        (["checkpoint=image.ckpt"], "format=srt has the times of a sound, and the sources of this"),
+        (
+            ["checkpoint=speech.ckpt", "attention=true"],
+            "attention=true: format=srt has no place for it; add format=json",
+        ),
+        (["checkpoint=speech.ckpt", "output=o", "launch=ray"], "leave out launch=ray"),
+    ],
+)
+@pytest.mark.parametrize("output", [[], ["output=out"]])
+def test_what_has_no_subtitles(
+    home: Path,
+    capfd: pytest.CaptureFixture[str],
+    keys: list[str],
+    message: str,
+    output: list[str],
+) -> None:
+    (home / "lines").write_text("files/a.wav\nfiles/a.wav\n")
+    assert main(["translate", "input=lines", "format=srt", *output, *keys]) == 2
+    out, error = capfd.readouterr()
+    assert message in error and error.count("\n") == 1
+    assert (out, (home / "out").exists()) == ("", False)
+
+
+def test_one_process_writes_subtitles(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    (home / "lines").write_text("files/a.wav\n")
+    call = ["translate", "checkpoint=speech.ckpt", "input=lines", "output=out", "format=srt"]
+    assert main(call) == 2
+    assert "is of one sound, which one process reads" in capsys.readouterr().err
+
+
 def test_a_bad_file_is_one_line(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (home / "lines").write_text("files/a.png\nfiles/none.png\n")
     assert main(["translate", "checkpoint=image.ckpt", "input=lines", "output=out"]) == 2
@@ -62,6 +117,15 @@ def test_a_picture_that_is_too_wide(home: Path, capsys: pytest.CaptureFixture[st
     assert main(["translate", "checkpoint=image.ckpt", "input=lines", "output=out"]) == 2
     error = capsys.readouterr().err
     assert error.startswith("error: lines:2: files/wide.png: 257 vectors, and the model reads 256;")
+
+
+def test_lines_before_a_bad_file_are_written(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (home / "lines").write_text("files/a.png\n\nfiles/none.png\nfiles/a.png\n")
+    assert main(["translate", "checkpoint=image.ckpt", "input=lines"]) == 2
+    out, error = capfd.readouterr()
+    [first, blank] = out.splitlines()
+    assert (first != "", blank) == (True, "")
+    assert error == "error: lines:3: files/none.png: no such file; correct the path\n"
 
 
 def test_scores_of_a_text_beside_its_files(capsys: pytest.CaptureFixture[str]) -> None:

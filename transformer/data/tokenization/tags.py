@@ -77,6 +77,9 @@ def is_tag(subword: str) -> bool:
 TRANSCRIBE, TRANSLATE, NO_TIMES = "transcribe", "translate", "notimestamps"
 """Symbols of `SpeechTags`, as Whisper names them."""
 
+NO_SPEECH = ("nospeech", "nocaptions")
+"""Names of the symbol of a sound without speech, in later and in the first models."""
+
 TRANSLATES_TO = "en"
 """The language into which Whisper translates."""
 
@@ -208,6 +211,12 @@ class Tags:
     def first_time(self) -> int:
         """The index in `spelled` of the time of 0 s; the others follow it."""
         return len(self.spelled) - (self.speech.times if self.speech else 0)
+
+    @property
+    def no_speech(self) -> int | None:
+        """The index in `spelled` of the symbol of a sound without speech, if there is one."""
+        names = map(_SYMBOL.format, NO_SPEECH)
+        return next((self.spelled.index(name) for name in names if name in self.spelled), None)
 
     def check_known(self, tags: SourceTags) -> None:
         """Raise an InputError for tags that the vocabulary does not have."""

@@ -101,6 +101,15 @@ class Tokenizer:
                 f"({self.config.algorithms[0]}); use a model of text"
             )
 
+    def require_sound(self, purpose: str) -> None:
+        """Raise InputError, which begins with the purpose, if the sources are not sounds."""
+        kind = self.config.algorithms[0] if self.reads_files else "text"
+        if kind != "speech":
+            raise InputError(
+                f"{purpose} has the times of a sound, and the sources of this model are {kind}; "
+                "use a model of speech"
+            )
+
     @property
     def same_ids(self) -> bool:
         """True when the same id means the same subword on both sides, as in a joint one."""
@@ -131,6 +140,12 @@ class Tokenizer:
         """Ids of the languages of ``tags.targets`` on the target side."""
         first = self._target.first_tag + bool(self.tags.sentences) + self.tags.begin
         return range(first, first + len(self.tags.targets))
+
+    @property
+    def no_speech(self) -> int | None:
+        """Id of the symbol of a sound without speech, if a model of speech has it."""
+        index = self.tags.no_speech
+        return None if index is None else self._target.first_tag + index
 
     @property
     def times(self) -> range:

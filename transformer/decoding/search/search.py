@@ -81,6 +81,8 @@ class Hypothesis:
     """The log-probability divided by the length penalty; searches rank by it."""
     log_probability: float
     """Natural logarithm, of the subwords and the end of the sentence."""
+    no_speech: float | None = None
+    """Of a sound: the probability that nobody speaks, if the model gives it."""
 
 
 def scored(hypothesis: Hypothesis, config: SearchConfig) -> Hypothesis:

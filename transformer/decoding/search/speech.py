@@ -4,6 +4,7 @@ Source: Radford et al. 2022, sections 2.3 and 4.5, and the rules of their code.
 """
 
 import math
+from collections.abc import Callable
 
 import torch
 from jaxtyping import Bool, Int
@@ -19,7 +20,8 @@ FIRST_TIME = 50
 class PromptedStep:
     """Wraps a ``StepFunction``: hypotheses continue a ``prompt``, which is no part of them.
 
-    No hypothesis begins with a token of ``never_first``.
+    No hypothesis begins with a token of ``never_first``. ``first`` is told the log-probabilities
+    after the symbol of the beginning, before the prompt.
     """
 
     def __init__(
@@ -27,23 +29,26 @@ class PromptedStep:
         step: StepFunction,
         prompt: Int[Tensor, "batch length"],
         never_first: Int[Tensor, " banned"],
+        first: Callable[[LogProbabilities], object] = lambda log_probabilities: None,
     ) -> None:
         assert not isinstance(step, LookingAhead)
         self.step = step
         self.prompt: Tensor | None = prompt
         self.never_first = never_first
+        self.first = first
         self.reorder = step.reorder
         self.keep = step.keep
 
     def __call__(self, tokens: Int[Tensor, "batch beam"]) -> LogProbabilities:
+        log_probabilities = self.step(tokens)
         if self.prompt is None:
-            return self.step(tokens)
+            return log_probabilities
+        self.first(log_probabilities)
         for column in self.prompt.unbind(1):
-            self.step(tokens)
             # batch -> batch beam
-            tokens = column[:, None].expand(tokens.shape)
+            log_probabilities = self.step(column[:, None].expand(tokens.shape))
         self.prompt = None
-        return self.step(tokens).index_fill_(-1, self.never_first, -math.inf)
+        return log_probabilities.index_fill_(-1, self.never_first, -math.inf)
 
 
 class TimedStep:

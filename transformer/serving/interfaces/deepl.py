@@ -222,6 +222,7 @@ class DeepLGlossaries:
 
     def options(self, request: Request, asked: Mapping[str, Any], texts: Sequence[str]) -> Options:
         """The requested direction and the constraints of the glossary; Refusal if there is none."""
+        self.directions.require_text()
         if asked.get("formality") in ("more", "less"):
             raise Refusal(400, "formality is not supported for this language")
         target = self.directions.code(str(asked.get("target_lang", "")), self.directions.targets)

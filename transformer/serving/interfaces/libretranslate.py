@@ -157,6 +157,7 @@ class LibreTranslate:
         self, asked: dict[str, Any], texts: Sequence[str]
     ) -> tuple[Detected | None, Direction]:
         """The requested direction; for the source ``auto``, also the detected language."""
+        self.directions.require_text()
         language = str(asked["source"])
         detected = None
         target = self.directions.code(str(asked["target"]), self.directions.targets)

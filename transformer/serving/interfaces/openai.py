@@ -2,14 +2,15 @@
 
 A model writes its own target language: ``language`` and, of ``/translations``, English choose among
 several models. Whisper's models write every sound down in its language, which they detect without
-``language``, and translate it into English. ``model`` may name a direction, such as ``sound-de``;
-other names are those of OpenAI. The prompt has no effect. Segments are the windows that the model
-reads; words have none.
+``language``, and translate it into English. ``model`` may name a direction, such as ``sound-de``,
+that ``/v1/models`` lists; other names are those of OpenAI. The prompt has no effect. Segments are
+the windows that the model reads; words have none.
 """
 
 import asyncio
 import math
 import shutil
+import time
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ from transformer.data.features.read_source import ReadSource
 from transformer.data.features.reference import Reference
 from transformer.data.tokenization.tags import TRANSLATES_TO
 from transformer.decoding.long_inputs import source_windows
+from transformer.decoding.subtitles import subtitles
+from transformer.decoding.translator import TimedText
 from transformer.serving.access import Access
 from transformer.serving.batch_translation import Options, SentenceTranslation
 from transformer.serving.interfaces import http
@@ -95,13 +98,16 @@ class OpenAI:
         self._files = files
         self._turns = asyncio.Semaphore(_SOUNDS)
         self._directions = [one for one in queue.directions.all if one.kind == "speech"]
+        self._started = int(time.time())
 
     def routes(self) -> Iterator[Route]:
         for task in ("transcriptions", "translations"):
-            answer = _endpoint(partial(self._admitted, task))
+            answer = _endpoint(partial(self._heard, task))
             yield Route(f"/v1/audio/{task}", answer, methods=["POST"])
+        yield Route("/v1/models", _endpoint(self._models), methods=["GET"])
+        yield Route("/v1/models/{id}", _endpoint(self._model), methods=["GET"])
 
-    async def _admitted(self, task: str, request: Request) -> Response:
+    def _admit(self, request: Request) -> None:
         client = None
         if self.access.clients is not None:
             scheme, _, key = request.headers.get("authorization", "").partition(" ")
@@ -109,6 +115,32 @@ class OpenAI:
             if client is None:
                 raise http.Refusal(401, "Incorrect API key: send Authorization: Bearer KEY")
         http.charge(request, self.access, client, 1)
+
+    async def _models(self, request: Request) -> Response:
+        self._admit(request)
+        models = list(map(self._described, self._directions))
+        return JSONResponse({"object": "list", "data": models})
+
+    async def _model(self, request: Request) -> Response:
+        self._admit(request)
+        named = self._named(request.path_params["id"])
+        if not named:
+            raise _Wrong("model", "There is no such model; GET /v1/models lists them", 404)
+        return JSONResponse(self._described(named[0]))
+
+    def _described(self, direction: Direction) -> dict[str, Any]:
+        return {
+            "id": _name(direction),
+            "object": "model",
+            "created": self._started,
+            "owned_by": "transformer",
+        }
+
+    def _named(self, model: str) -> list[Direction]:
+        return [one for one in self._directions if _name(one) == model.lower()]
+
+    async def _heard(self, task: str, request: Request) -> Response:
+        self._admit(request)
         if not self._directions:
             raise http.Refusal(404, "No model of this server reads sound; send text to /translate")
         if self.limits.file_bytes is None:
@@ -163,11 +195,7 @@ class OpenAI:
         return _Asked(direction, form_of_answer, round(temperature, 1))
 
     def _direction(self, task: str, model: str, language: str) -> Direction:
-        named = [
-            direction
-            for direction in self._directions
-            if f"{direction.source}-{direction.target}" == model.lower()
-        ]
+        named = self._named(model)
         directions = named or self._directions
         code = None
         if task == "transcriptions" and language:
@@ -254,6 +282,10 @@ class OpenAI:
         return ReadSource("sound", source.vectors, source.times, windows=source.windows)
 
 
+def _name(direction: Direction) -> str:
+    return f"{direction.source}-{direction.target}"
+
+
 def _endpoint(answer: http.Answer) -> http.Answer:
     """An answer whose errors are objects as OpenAI's."""
 
@@ -294,15 +326,10 @@ def _answer(task: str, asked: _Asked, transcript: _Transcript) -> Response:
             ],
         }
         return JSONResponse(values)
-    cues = [
-        f"{_time(segment.start, asked.form)} --> {_time(segment.end, asked.form)}\n{segment.text}\n"
-        for segment in segments
-        if segment.text
-    ]
+    timed = [TimedText(segment.start, segment.end, segment.text) for segment in segments]
     if asked.form == "srt":
-        numbered = "\n".join(f"{number}\n{cue}" for number, cue in enumerate(cues, start=1))
-        return PlainTextResponse(numbered)
-    return PlainTextResponse("\n".join(["WEBVTT\n", *cues]), media_type="text/vtt")
+        return PlainTextResponse(subtitles(timed, "srt"))
+    return PlainTextResponse(subtitles(timed, "vtt"), media_type="text/vtt")
 
 
 def _verbose(number: int, segment: _Segment, temperature: float) -> dict[str, Any]:
@@ -315,13 +342,5 @@ def _verbose(number: int, segment: _Segment, temperature: float) -> dict[str, An
         "temperature": temperature,
         "avg_logprob": segment.translation.mean_log_probability,
         "compression_ratio": len(data) / len(zlib.compress(data)),
+        "no_speech_prob": segment.translation.no_speech,
     }
-
-
-def _time(seconds: float, form: str) -> str:
-    """``00:01:02,345`` in SRT, ``00:01:02.345`` in WebVTT."""
-    whole, milliseconds = divmod(round(1000 * seconds), 1000)
-    minutes, second = divmod(whole, 60)
-    hour, minute = divmod(minutes, 60)
-    mark = "," if form == "srt" else "."
-    return f"{hour:02}:{minute:02}:{second:02}{mark}{milliseconds:03}"

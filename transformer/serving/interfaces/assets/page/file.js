@@ -1,11 +1,13 @@
 // A file to translate: chosen, or dropped on the card. The translation of a document is offered for
-// download; that of a sound is shown.
+// download; that of a sound is handed to the page.
 import { chosen } from "./languages.js";
 import { transcribe, translateFile } from "./server.js";
 
 const line = $("file-line");
 const SOUNDS = [".wav", ".flac", ".ogg", ".mp3"];
 let formats = []; // of documents; none if no model reads text
+let heard = () => {}; // is told the answer for a sound
+let shown = null; // the sound whose translation is shown
 
 const isDocument = (file) => formats.some((format) => file.name.toLowerCase().endsWith(format));
 
@@ -20,8 +22,9 @@ async function send(file) {
   $("file-button").disabled = true;
   try {
     if (!isDocument(file)) {
-      const text = await transcribe(file, chosen());
-      say(false, make("bdi", {}, file.name), ": ", make("bdi", { lang: chosen().target }, text));
+      heard(await transcribe(file, chosen()));
+      shown = file;
+      say(false, make("bdi", {}, file.name), " is translated.");
       return;
     }
     const link = make("a", { href: await translateFile(file, chosen()), download: "" }, "Download the translation");
@@ -37,20 +40,32 @@ async function send(file) {
   }
 }
 
-// A failure is of no more use once one goes on with a text.
+// A failure is of no more use once one goes on with a text, and a sound is shown no more.
 export function typed() {
-  if (line.classList.contains("wrong")) line.hidden = true;
+  if (shown || line.classList.contains("wrong")) line.hidden = true;
+  shown = null;
 }
 
-export function start({ filesTranslation, supportedFilesFormat, sourceKinds }) {
-  if (!sourceKinds.includes("text")) {
-    Object.assign($("source"), { disabled: true, placeholder: "Choose a sound, or drop it here" });
-  }
+// Translates the sound that is shown, if there is one, between the languages that are chosen now.
+export function again() {
+  if (shown) send(shown);
+  return Boolean(shown);
+}
+
+export function start({ filesTranslation, supportedFilesFormat, sourceKinds }, soundTranslated) {
+  heard = soundTranslated;
+  const readsText = sourceKinds.includes("text");
+  const asked = filesTranslation ? "Choose a sound, or drop it here" : "This server takes no files";
+  Object.assign($("source"), { disabled: !readsText, placeholder: readsText ? "Type or paste text" : asked });
   if (!filesTranslation) return;
-  formats = sourceKinds.includes("text") ? supportedFilesFormat : [];
+  formats = readsText ? supportedFilesFormat : [];
   const taken = [...formats, ...(sourceKinds.includes("speech") ? SOUNDS : [])];
   const input = Object.assign($("file"), { accept: taken.join() });
   $("file-button").hidden = false;
+  if (!readsText) {
+    $("file-button").lastElementChild.textContent = "Choose a sound";
+    $("file-button").focus();
+  }
   $("file-button").title = taken.join(", ");
   $("file-button").addEventListener("click", () => input.click());
   input.addEventListener("change", () => {

@@ -14,6 +14,7 @@ const ALTERNATIVES = 3;
 const area = $("source");
 let settings = {};
 let translation = null;
+let copied = ""; // the text that one can copy
 let timer = 0;
 let waiting = 0; // since when a key is not translated
 let sequence = 0;
@@ -40,7 +41,8 @@ function showSentence() {
 function showRest() {
   $("legend").hidden = !translation?.unsure;
   $("look").hidden = !translation;
-  $("copy").hidden = !translation?.text.trim();
+  copied = translation?.text || "";
+  $("copy").hidden = !copied.trim();
   showSentence();
 }
 
@@ -50,6 +52,19 @@ function show(found) {
   area.lang = languages.source() || "";
   texts.show(found);
   showRest();
+}
+
+// A sound has no linked words and no alternatives.
+function showSound(answer) {
+  // A later answer for a text would take the place of its translation.
+  controller.abort();
+  sequence++;
+  say("");
+  $("result").ariaBusy = false;
+  show(null);
+  texts.showSound(answer);
+  copied = answer.text;
+  $("copy").hidden = !copied;
 }
 
 function problem(text) {
@@ -104,6 +119,7 @@ async function translate() {
 function typed() {
   const length = [...area.value].length;
   const limit = settings.charLimit > 0 ? settings.charLimit : 0;
+  $("count").hidden = area.disabled;
   $("count").textContent = length.toLocaleString("en") + (limit ? ` / ${limit.toLocaleString("en")}` : "");
   $("count").classList.toggle("over", limit > 0 && length > limit);
   $("clear").hidden = !area.value;
@@ -124,7 +140,7 @@ function write(text) {
 
 async function copy() {
   try {
-    await navigator.clipboard.writeText(translation.text);
+    await navigator.clipboard.writeText(copied);
   } catch {
     // Without TLS a page has no clipboard; what is selected can still be copied.
     getSelection().selectAllChildren($("target"));
@@ -150,7 +166,7 @@ async function start() {
     const [found, known] = await Promise.all([ask(server.settings), ask(server.languages)]);
     settings = found;
     languages.start(known, settings.language.target.code, {
-      changed: translate,
+      changed: () => { if (!file.again()) translate(); },
       swapped: () => write(translation ? translation.text : area.value),
     });
   } catch (error) {
@@ -160,7 +176,7 @@ async function start() {
   }
   say("");
   askForKey();
-  file.start(settings);
+  file.start(settings, showSound);
   texts.start(showSentence);
   attention.start(showSentence);
   area.addEventListener("input", typed);

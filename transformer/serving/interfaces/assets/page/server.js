@@ -79,13 +79,14 @@ export async function translateFile(file, { source, target }) {
   return `download_file/${translatedFileUrl.split("/download_file/").pop()}`;
 }
 
-// The text of a sound, by the interface of OpenAI.
+// The text and the timed segments of a sound, by the interface of OpenAI.
 export async function transcribe(file, { source, target }) {
   const body = new FormData();
   body.append("file", file);
   body.append("model", `${source}-${target}`);
+  body.append("response_format", "verbose_json");
   const headers = key() ? { Authorization: `Bearer ${key()}` } : {};
-  return (await ask("v1/audio/transcriptions", { method: "POST", headers, body })).text;
+  return ask("v1/audio/transcriptions", { method: "POST", headers, body });
 }
 
 function rest(seconds, signal) {

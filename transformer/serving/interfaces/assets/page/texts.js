@@ -49,6 +49,16 @@ function drawTarget() {
     : []));
 }
 
+const clock = (seconds) => `${Math.floor(seconds / 60)}:${String(Math.floor(seconds % 60)).padStart(2, "0")}`;
+
+// The translation of a sound: a line for each segment, with the time at which it starts.
+export function showSound({ text, segments }) {
+  show(null);
+  target.dataset.empty = text ? "Translation" : "The model gave no translation.";
+  target.replaceChildren(...segments.filter((one) => one.text).map(({ start, text: line }) => (
+    make("div", { className: "segment" }, make("time", {}, clock(start)), make("span", { dir: "auto" }, line)))));
+}
+
 function markSentence() {
   const several = shown && shown.sentences.length > 1;
   for (const box of document.querySelectorAll(".sentence")) {
