@@ -95,6 +95,15 @@ class Interrupted(Exception):
         self.code = code
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, which ends a command as Ctrl-C does: unfinished files are removed."""
+
+
+def code_of_stop(stop: KeyboardInterrupt) -> int:
+    """The exit code after Ctrl-C or SIGTERM."""
+    return 143 if isinstance(stop, Terminated) else 130
+
+
 class AnotherRankFailed(Exception):
     """This process ends because of another rank, which has reported the error; its exit code."""
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from transformer.checkpoint.run_directory import run_folder
 from transformer.checkpoint.trust import require_trust
 from transformer.common.errors import InputError
-from transformer.common.files import given_path, written_whole
+from transformer.common.files import given_path, new_folder
 from transformer.common.packages import require_package
 from transformer.data.corpora.evaluation_text import validation_pairs
 from transformer.decoding.fingerprint import write_fingerprint
@@ -47,6 +47,7 @@ class Format(NamedTuple):
         package, extra: A package that it needs, and the extra of this project that has it.
         quantized: The default folder has the name of ``quantization``, too.
         any_tokens: It keeps any tokens; else only those that SentencePiece cuts.
+        front_ends: Values of ``model.front_end`` that it has beside null; None: all.
     """
 
     write: Callable[[Translator, RunConfig, Path, ExportConfig], Verification]
@@ -54,6 +55,7 @@ class Format(NamedTuple):
     extra: str = ""
     quantized: bool = False
     any_tokens: bool = False
+    front_ends: tuple[str, ...] | None = ()
 
 
 def chosen_format(config: ExportConfig) -> Format:
@@ -77,8 +79,7 @@ def write_export(
 ) -> Verification:
     """Write a new folder, unless the verification fails; returns what that measured."""
     export_format = chosen_format(config)
-    if not export_format.any_tokens:
-        translator.tokenizer.require_text(f"format={config.format}")
+    _check_front_end(translator, config.format)
     algorithms = set(translator.tokenizer.config.algorithms)
     unsupported = algorithms & {"bytes", "char", "huggingface", "words"}
     if unsupported and not export_format.any_tokens:
@@ -86,9 +87,24 @@ def write_export(
             f"format={config.format} cuts text with SentencePiece, not as "
             f"tokenizer={min(unsupported)} does; choose format=safetensors"
         )
-    with written_whole(folder) as part:
-        part.mkdir(parents=True)
+    with new_folder(folder) as part:
         return export_format.write(translator, run, part, config)
+
+
+def _check_front_end(translator: Translator, name: str) -> None:
+    """Raise InputError if the format has no model that reads such files."""
+    front_end = translator.model.config.front_end
+
+    def has(known: Format) -> bool:
+        return front_end is None or known.front_ends is None or front_end in known.front_ends
+
+    if not has(FORMATS[name]):
+        choices = " or ".join(other for other, known in FORMATS.items() if has(known))
+        raise InputError(
+            f"format={name} has no model whose sources are files "
+            f"({translator.tokenizer.config.algorithms[0]}) with model.front_end={front_end}; "
+            f"choose format={choices}"
+        )
 
 
 def _ctranslate2(
@@ -190,8 +206,12 @@ def _verified(
 FORMATS = {
     "argos": Format(_argos, "ctranslate2", "export"),
     "ctranslate2": Format(_ctranslate2, "ctranslate2", "export", quantized=True),
-    "huggingface": Format(_huggingface, "transformers", "huggingface", any_tokens=True),
+    "huggingface": Format(
+        _huggingface, "transformers", "huggingface", any_tokens=True, front_ends=("whisper",)
+    ),
     "onnx": Format(_onnx, "onnxruntime", "onnx", quantized=True),
-    "safetensors": Format(_safetensors, "safetensors", "export", quantized=True, any_tokens=True),
+    "safetensors": Format(
+        _safetensors, "safetensors", "export", quantized=True, any_tokens=True, front_ends=None
+    ),
     "web": Format(_web, "onnxruntime", "onnx", quantized=True),
 }

@@ -33,7 +33,7 @@ from transformer.common.errors import (
     raise_objections,
     readable,
 )
-from transformer.common.files import HUB, given_path, locked, require_new, written_whole
+from transformer.common.files import HUB, given_path, locked, new_folder, require_new
 from transformer.common.hub import download, repository
 from transformer.common.packages import require_package
 from transformer.common.schema import typed, typed_value
@@ -122,8 +122,8 @@ def _write_run(folder: Path, output: Path, config: ImportConfig) -> None:
         else:
             imported = read_folder(folder, config)
             payload = imported_payload(imported, _run(config, imported))
-    with written_whole(output) as part:
-        (part / "checkpoints").mkdir(parents=True)
+    with new_folder(output) as part:
+        (part / "checkpoints").mkdir()
         write_payload(payload, part / "checkpoints" / "best.ckpt")
         write_config(portable_part(payload).config, part)
 
