@@ -4,7 +4,7 @@ import difflib
 import re
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -77,6 +77,14 @@ def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     candidates = [candidate for candidate in known if candidate != name]
     near = difflib.get_close_matches(name, candidates, n=1, cutoff=cutoff)
     return f" (did you mean {near[0]}?)" if near else ""
+
+
+_NAMES = 20
+
+
+def some_of(names: Sequence[str], separator: str = ", ") -> str:
+    """The first names of a list that may be long; an ellipsis stands for the others."""
+    return separator.join([*names[:_NAMES], *(["…"] if len(names) > _NAMES else [])])
 
 
 def is_out_of_memory(error: BaseException) -> bool:
