@@ -1,5 +1,6 @@
 """The formats of ``export``: their packages, writers and verification."""
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,6 +11,7 @@ from transformer.common.errors import InputError
 from transformer.common.files import given_path, new_folder
 from transformer.common.packages import require_package
 from transformer.data.corpora.evaluation_text import validation_pairs
+from transformer.data.corpora.resolve import names_text
 from transformer.decoding.fingerprint import write_fingerprint
 from transformer.decoding.search.shortlist import ENGINE_FILE, FILE
 from transformer.decoding.translator import Translator
@@ -34,6 +36,8 @@ from transformer.settings.commands import ExportConfig
 from transformer.settings.data import DataConfig
 from transformer.settings.metrics import METRICS
 from transformer.settings.run import RunConfig
+
+log = logging.getLogger(__name__)
 
 Verification = dict[str, Any]
 """What the verification of an export measured."""
@@ -187,10 +191,22 @@ def _verified(
     run: RunConfig,
     config: ExportConfig,
 ) -> Verification:
-    """Compare a model with its export on validation; raises InputError if that is much worse."""
+    """Compare a model with its export on validation; raises InputError if that is much worse.
+
+    A model that was imported without text is not compared.
+    """
+    if not names_text(run.data):
+        log.warning(
+            "%s has no validation text to compare translations of the model and of the export on; "
+            "transformer import … validation=FILE.tsv names one",
+            config.checkpoint,
+        )
+        return {"sentences": 0}
     require_trust(run, config.trust, config.checkpoint)
     metrics = run.metrics
-    verified = verify(translator, exported, validation_pairs(run.data, config.sentences), metrics)
+    pairs = validation_pairs(run.data, config.sentences)
+    log.warning("comparing %s validation sentences, translated by both models", f"{len(pairs):,}")
+    verified = verify(translator, exported, pairs, metrics)
     [name] = [name for name in verified if name.endswith("_exported")]
     lost = verified[name.removesuffix("_exported")] - verified[name]
     if metrics.better(metrics.choose) == "lower":
