@@ -1,6 +1,7 @@
 """An imported Whisper hears, computes and writes what that of transformers does."""
 
 import json
+import re
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
@@ -270,6 +271,14 @@ def test_an_imported_model_goes_back_bit_for_bit(
     with torch.no_grad():
         logits = [model(features, decoder_input_ids=tokens).logits for model in (back, case.model)]
     assert torch.equal(*logits)
+    [program] = re.findall("```python\n(.*?)```", Path("back/README.md").read_text(), re.DOTALL)
+    # For files, transformers calls ffmpeg.
+    program = program.replace('"sound.wav"', f"soundfile.read({heard(case, 1)[0][0]!r})[0]")
+    monkeypatch.chdir("back")
+    capsys.readouterr()
+    exec(program, {"soundfile": soundfile})
+    assert capsys.readouterr().out.strip()
+    monkeypatch.chdir("..")
     processor = hf.WhisperProcessor.from_pretrained("back")
     tokenizer = hf.WhisperTokenizer.from_pretrained(case.folder / "there")
     texts = [" The dog sleeps.", "dog<|0.02|>", "<|de|> Hündin"]
