@@ -205,7 +205,10 @@ def _verified(
     require_trust(run, config.trust, config.checkpoint)
     metrics = run.metrics
     pairs = validation_pairs(run.data, config.sentences)
-    log.warning("comparing %s validation sentences, translated by both models", f"{len(pairs):,}")
+    log.warning(
+        "comparing translations of the model and of the export: %s validation sentences",
+        f"{len(pairs):,}",
+    )
     verified = verify(translator, exported, pairs, metrics)
     [name] = [name for name in verified if name.endswith("_exported")]
     lost = verified[name.removesuffix("_exported")] - verified[name]
