@@ -1,6 +1,7 @@
 """``python -m transformer COMMAND KEY=VALUE…``, also installed as ``transformer``."""
 
 import gc
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -9,8 +10,9 @@ from pkgutil import resolve_name
 from typing import Any
 
 from transformer import cli
-from transformer.cli.exit import run_to_exit_code
+from transformer.cli.exit import run_to_exit_code, terminate
 from transformer.common.errors import InputError, did_you_mean
+from transformer.common.processes import handling
 
 VERBS = {
     "train": ("train:run_train", "train a model"),
@@ -101,7 +103,11 @@ def _run(call: list[str]) -> None:
 def _run_verb(verb: str, arguments: list[str]) -> None:
     with _imports_not_collected():
         function, values = _prepare(verb, arguments)
-    function(*values)
+    if verb in COMPOSE_THEMSELVES:
+        function(*values)  # it finishes an update at a signal, and writes a checkpoint
+        return
+    with handling(terminate, [signal.SIGTERM]):
+        function(*values)
 
 
 @contextmanager

@@ -49,6 +49,10 @@ def test_hidden_states_are_those_of_transformers(tmp_path: Path, head: bool) -> 
     run = tmp_path / "run"
     assert main(["import", f"checkpoint={tmp_path / 'there'}", f"output={run}", "seed=3"]) == 0
     translator = Translator.load(run)
+    # Bytes, and the four symbols: no sentinels of ByT5, which would be written.
+    assert translator.tokenizer.target_vocab_size == 260
+    encoded = translator.tokenizer.encode_target(["Hündin <extra_id_1>"])
+    assert translator.tokenizer.decode_target(encoded) == ["Hündin <extra_id_1>"]
     files = []
     random = np.random.default_rng(0)
     for number in range(10):

@@ -1,6 +1,7 @@
 """An imported Whisper hears, computes and writes what that of transformers does."""
 
 import json
+import re
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
@@ -307,6 +308,14 @@ def test_an_imported_model_goes_back_bit_for_bit(
     with torch.no_grad():
         logits = [model(features, decoder_input_ids=tokens).logits for model in (back, case.model)]
     assert torch.equal(*logits)
+    [program] = re.findall("```python\n(.*?)```", Path("back/README.md").read_text(), re.DOTALL)
+    # For files, transformers calls ffmpeg.
+    program = program.replace('"sound.wav"', f"soundfile.read({heard(case, 1)[0][0]!r})[0]")
+    monkeypatch.chdir("back")
+    capsys.readouterr()
+    exec(program, {"soundfile": soundfile})
+    assert capsys.readouterr().out.strip()
+    monkeypatch.chdir("..")
     processor = hf.WhisperProcessor.from_pretrained("back")
     tokenizer = hf.WhisperTokenizer.from_pretrained(case.folder / "there")
     texts = [" The dog sleeps.", "dog<|0.02|>", "<|de|> Hündin"]
@@ -316,3 +325,46 @@ def test_an_imported_model_goes_back_bit_for_bit(
     second = Translator.load("second")
     assert second.tokenizer.fingerprint == case.translator.tokenizer.fingerprint
     assert second.model.config == case.translator.model.config
+
+
+def test_an_import_without_text_goes_back_and_says_that_it_is_not_compared(
+    imported: Callable[[str], Case],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    there = imported("whisper").folder / "there"
+    assert main(["import", f"checkpoint={there}", "output=run", "languages=de-en"]) == 0
+    capsys.readouterr()
+    assert main(["export", "checkpoint=run", "format=huggingface"]) == 0
+    assert json.loads(capsys.readouterr().err.splitlines()[-1]) == {"sentences": 0}
+    assert "run has no validation text" in caplog.text
+    before, after = read_weights(there), read_weights(tmp_path / "run" / "export" / "huggingface")
+    assert after
+    assert all(torch.equal(weight, before[key]) for key, weight in after.items())
+
+
+@pytest.mark.parametrize(
+    ("languages", "message"),
+    [
+        ([], "languages= is missing; set languages=en-en, of sound and text, among en, de, ja,"),
+        (["languages=en"], "languages=en must be SOURCE-TARGET, such as de-en"),
+        (["languages=de-xx"], "xx is no language of the model; set languages=en-en"),
+        (["languages=de-ja"], "set languages=de-de or languages=de-en"),
+    ],
+)
+def test_languages_that_are_missing_or_wrong_are_one_line(
+    languages: list[str],
+    message: str,
+    imported: Callable[[str], Case],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    there = imported("whisper").folder / "there"
+    call = ["import", f"checkpoint={there}", f"output={tmp_path / 'run'}", *languages]
+    assert main(call) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+    assert not (tmp_path / "run").exists()

@@ -9,8 +9,15 @@ import errno
 import os
 import sys
 from collections.abc import Callable
+from types import FrameType
 
-from transformer.common.errors import AnotherRankFailed, InputError, Interrupted
+from transformer.common.errors import (
+    AnotherRankFailed,
+    InputError,
+    Interrupted,
+    Terminated,
+    code_of_stop,
+)
 from transformer.common.escaping import escaped
 
 _OF_STREAMS = {
@@ -40,6 +47,11 @@ def run_to_exit_code(action: Callable[[], None]) -> int:
     except OSError as error:
         code = _report_os_error(error)
     return code
+
+
+def terminate(signum: int, frame: FrameType | None) -> None:
+    """Raise Terminated: the signal handler of a command."""
+    raise Terminated
 
 
 def _open_closed_streams() -> None:
@@ -75,9 +87,9 @@ def _exit_code(action: Callable[[], None]) -> int:
         if str(stop):
             print(stop, file=sys.stderr)
         return stop.code
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         print("stopped", file=sys.stderr)
-        return 130
+        return code_of_stop(stop)
     return 0
 
 

@@ -17,7 +17,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TextIO
 
-from transformer.common.errors import InputError, Interrupted
+from transformer.common.errors import InputError, Interrupted, code_of_stop
 from transformer.common.files import given_path, named
 from transformer.common.packages import require_package
 from transformer.data.text.lines import MAX_LINE, decoded_lines, read_lines, too_long
@@ -44,7 +44,7 @@ def run_translate(config: TranslateConfig, arguments: Sequence[str]) -> None:
         try:
             translate_file(config, warn=_warn, loaded=set_threads)
         except KeyboardInterrupt as stop:
-            raise Interrupted("stopped; the same command resumes") from stop
+            raise Interrupted("stopped; the same command resumes", code_of_stop(stop)) from stop
         return
     if LineAssignment.from_environment().world > 1:
         raise InputError("several processes need a file to divide: set input= and output= too")
@@ -126,7 +126,7 @@ def _launch(config: TranslateConfig | ScoreConfig) -> None:
         else:
             written = score_files(config)
     except KeyboardInterrupt as stop:
-        raise Interrupted("stopped; the same command resumes") from stop
+        raise Interrupted("stopped; the same command resumes", code_of_stop(stop)) from stop
     before = f"; {written.done:,} blocks were there before" if written.done else ""
     print(
         f"{config.output}: {written.lines:,} lines in {written.blocks:,} blocks{before}",

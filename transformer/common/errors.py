@@ -4,7 +4,7 @@ import difflib
 import re
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -87,6 +87,14 @@ def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     return f" (did you mean {near[0]}?)" if near else ""
 
 
+_NAMES = 20
+
+
+def some_of(names: Sequence[str], separator: str = ", ") -> str:
+    """The first names of a list that may be long; an ellipsis stands for the others."""
+    return separator.join([*names[:_NAMES], *(["…"] if len(names) > _NAMES else [])])
+
+
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether memory ran out: torch, CUDA and their libraries have various errors for it."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
@@ -101,6 +109,15 @@ class Interrupted(Exception):
     def __init__(self, message: str, code: int = 130) -> None:
         super().__init__(message)
         self.code = code
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, which ends a command as Ctrl-C does: unfinished files are removed."""
+
+
+def code_of_stop(stop: KeyboardInterrupt) -> int:
+    """The exit code after Ctrl-C or SIGTERM."""
+    return 143 if isinstance(stop, Terminated) else 130
 
 
 class AnotherRankFailed(Exception):

@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import glob
 import hashlib
 import json
 import logging
@@ -10,7 +11,7 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
@@ -46,10 +47,13 @@ def require_writable(folder: Path) -> None:
 
 
 def require_new(output: Path) -> None:
-    """Raise InputError if a file or folder exists; make sure that it can be written."""
+    """Raise InputError if a file or folder exists; make sure that it can be written.
+
+    No folder is made: nothing may be left of a call that is refused later.
+    """
     if output.exists():
         raise InputError(f"{output} exists; remove it, or choose another with output=")
-    require_writable(output.parent)
+    require_writable(next(folder for folder in output.parents if folder.exists()))
 
 
 def open_unlinked(path: Path, mode: str, **settings: Any) -> IO[Any]:
@@ -104,6 +108,52 @@ def written_whole(path: Path) -> Iterator[Path]:
             shutil.rmtree(part)
         else:
             part.unlink(missing_ok=True)
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """Yield a folder to fill, which becomes ``path`` if there is no error, as `written_whole`.
+
+    After an error, the folders above it that this call made are removed, too. What killed processes
+    left of the same folder is removed first.
+    """
+    made = [folder for folder in path.parents if not folder.exists()]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        _remove_abandoned(path)
+        with written_whole(path) as part:
+            part.mkdir()
+            with _held(part):
+                yield part
+    except BaseException:
+        with suppress(OSError):  # another process may have written there
+            for folder in made:
+                folder.rmdir()
+        raise
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """Lock a folder, where the file system can, until the process ends or is killed."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Remove parts of a folder that no process holds."""
+    for part in path.parent.glob(f"{glob.escape(path.name)}.{'[0-9a-f]' * 32}.part"):
+        with suppress(OSError):
+            handle = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(part)
+            finally:
+                os.close(handle)
 
 
 def write_text_whole(path: Path, text: str) -> None:

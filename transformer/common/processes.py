@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing import connection, parent_process
 from pathlib import Path
@@ -53,8 +53,10 @@ def begin_pool_process() -> None:
 
 
 @contextmanager
-def handling(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Handle all signals within a block; a forked process ends at SIGTERM, and ignores others."""
+def handling(
+    handler: Callable[[int, FrameType | None], None], signals: Sequence[signal.Signals] = SIGNALS
+) -> Iterator[None]:
+    """Handle signals within a block; a forked process ends at SIGTERM, and ignores others."""
     process = os.getpid()
 
     def handle(signum: int, frame: FrameType | None) -> None:
@@ -64,7 +66,7 @@ def handling(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]
             os._exit(128 + signum)
 
     on_main = threading.current_thread() is threading.main_thread()
-    previous = {number: signal.signal(number, handle) for number in SIGNALS if on_main}
+    previous = {number: signal.signal(number, handle) for number in signals if on_main}
     try:
         yield
     finally:

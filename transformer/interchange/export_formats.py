@@ -1,5 +1,6 @@
 """The formats of ``export``: their packages, writers and verification."""
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -7,9 +8,10 @@ from typing import Any, NamedTuple
 from transformer.checkpoint.run_directory import run_folder
 from transformer.checkpoint.trust import require_trust
 from transformer.common.errors import InputError
-from transformer.common.files import given_path, written_whole
+from transformer.common.files import given_path, new_folder
 from transformer.common.packages import require_package
 from transformer.data.corpora.evaluation_text import validation_pairs
+from transformer.data.corpora.resolve import names_text
 from transformer.decoding.fingerprint import write_fingerprint
 from transformer.decoding.search.shortlist import ENGINE_FILE, FILE
 from transformer.decoding.translator import Translator
@@ -35,6 +37,8 @@ from transformer.settings.data import DataConfig
 from transformer.settings.metrics import METRICS
 from transformer.settings.run import RunConfig
 
+log = logging.getLogger(__name__)
+
 Verification = dict[str, Any]
 """What the verification of an export measured."""
 
@@ -47,6 +51,7 @@ class Format(NamedTuple):
         package, extra: A package that it needs, and the extra of this project that has it.
         quantized: The default folder has the name of ``quantization``, too.
         any_tokens: It keeps any tokens; else only those that SentencePiece cuts.
+        front_ends: Values of ``model.front_end`` that it has beside null; None: all.
     """
 
     write: Callable[[Translator, RunConfig, Path, ExportConfig], Verification]
@@ -54,6 +59,7 @@ class Format(NamedTuple):
     extra: str = ""
     quantized: bool = False
     any_tokens: bool = False
+    front_ends: tuple[str, ...] | None = ()
 
 
 def chosen_format(config: ExportConfig) -> Format:
@@ -77,8 +83,7 @@ def write_export(
 ) -> Verification:
     """Write a new folder, unless the verification fails; returns what that measured."""
     export_format = chosen_format(config)
-    if not export_format.any_tokens:
-        translator.tokenizer.require_text(f"format={config.format}")
+    _check_front_end(translator, config.format)
     algorithms = set(translator.tokenizer.config.algorithms)
     unsupported = algorithms & {"bytes", "char", "huggingface", "words"}
     if unsupported and not export_format.any_tokens:
@@ -86,9 +91,24 @@ def write_export(
             f"format={config.format} cuts text with SentencePiece, not as "
             f"tokenizer={min(unsupported)} does; choose format=safetensors"
         )
-    with written_whole(folder) as part:
-        part.mkdir(parents=True)
+    with new_folder(folder) as part:
         return export_format.write(translator, run, part, config)
+
+
+def _check_front_end(translator: Translator, name: str) -> None:
+    """Raise InputError if the format has no model that reads such files."""
+    front_end = translator.model.config.front_end
+
+    def has(known: Format) -> bool:
+        return front_end is None or known.front_ends is None or front_end in known.front_ends
+
+    if not has(FORMATS[name]):
+        choices = " or ".join(other for other, known in FORMATS.items() if has(known))
+        raise InputError(
+            f"format={name} has no model whose sources are files "
+            f"({translator.tokenizer.config.algorithms[0]}) with model.front_end={front_end}; "
+            f"choose format={choices}"
+        )
 
 
 def _ctranslate2(
@@ -171,10 +191,25 @@ def _verified(
     run: RunConfig,
     config: ExportConfig,
 ) -> Verification:
-    """Compare a model with its export on validation; raises InputError if that is much worse."""
+    """Compare a model with its export on validation; raises InputError if that is much worse.
+
+    A model that was imported without text is not compared.
+    """
+    if not names_text(run.data):
+        log.warning(
+            "%s has no validation text to compare translations of the model and of the export on; "
+            "transformer import … validation=FILE.tsv names one",
+            config.checkpoint,
+        )
+        return {"sentences": 0}
     require_trust(run, config.trust, config.checkpoint)
     metrics = run.metrics
-    verified = verify(translator, exported, validation_pairs(run.data, config.sentences), metrics)
+    pairs = validation_pairs(run.data, config.sentences)
+    log.warning(
+        "comparing translations of the model and of the export: %s validation sentences",
+        f"{len(pairs):,}",
+    )
+    verified = verify(translator, exported, pairs, metrics)
     [name] = [name for name in verified if name.endswith("_exported")]
     lost = verified[name.removesuffix("_exported")] - verified[name]
     if metrics.better(metrics.choose) == "lower":
@@ -190,8 +225,12 @@ def _verified(
 FORMATS = {
     "argos": Format(_argos, "ctranslate2", "export"),
     "ctranslate2": Format(_ctranslate2, "ctranslate2", "export", quantized=True),
-    "huggingface": Format(_huggingface, "transformers", "huggingface", any_tokens=True),
+    "huggingface": Format(
+        _huggingface, "transformers", "huggingface", any_tokens=True, front_ends=("whisper",)
+    ),
     "onnx": Format(_onnx, "onnxruntime", "onnx", quantized=True),
-    "safetensors": Format(_safetensors, "safetensors", "export", quantized=True, any_tokens=True),
+    "safetensors": Format(
+        _safetensors, "safetensors", "export", quantized=True, any_tokens=True, front_ends=None
+    ),
     "web": Format(_web, "onnxruntime", "onnx", quantized=True),
 }

@@ -32,11 +32,13 @@ from transformer.common.errors import (
     errors_name,
     raise_objections,
     readable,
+    some_of,
 )
-from transformer.common.files import HUB, given_path, locked, require_new, written_whole
+from transformer.common.files import HUB, given_path, locked, new_folder, require_new
 from transformer.common.hub import download, repository
 from transformer.common.packages import require_package
 from transformer.common.schema import typed, typed_value
+from transformer.data.tokenization.tags import TRANSLATES_TO
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.interchange.architectures.architecture import model_settings, read_config
 from transformer.interchange.architectures.npz import DECODER, read_npz
@@ -122,8 +124,8 @@ def _write_run(folder: Path, output: Path, config: ImportConfig) -> None:
         else:
             imported = read_folder(folder, config)
             payload = imported_payload(imported, _run(config, imported))
-    with written_whole(output) as part:
-        (part / "checkpoints").mkdir(parents=True)
+    with new_folder(output) as part:
+        (part / "checkpoints").mkdir()
         write_payload(payload, part / "checkpoints" / "best.ckpt")
         write_config(portable_part(payload).config, part)
 
@@ -147,6 +149,10 @@ def _run(config: ImportConfig, imported: Imported) -> RunConfig:
     languages = imported.languages
     if config.languages:
         languages = config.languages.rpartition("-")[::2]
+        if not all(languages):
+            raise InputError(
+                f"languages={config.languages} must be SOURCE-TARGET, such as de-en or de-de"
+            )
     source = languages[0] or "source"  # as data=files
     target = languages[1] or "target"
     vectors = imported.source
@@ -159,13 +165,20 @@ def _run(config: ImportConfig, imported: Imported) -> RunConfig:
         }
     tags = imported.tokenizer.tags
     if tags.both_sides:
-        for code in (source, target):
+        if tags.speech is None:
+            example = f"languages={'-'.join(tags.targets[:2])}, of source and target"
+        else:
+            example = f"languages={tags.targets[0]}-{tags.targets[0]}, of sound and text"
+        for code, given in zip((source, target), languages, strict=True):
             if code not in tags.targets:
-                known = ", ".join(tags.targets[:20])
-                raise InputError(
-                    f"{code} is no language of the model; import it with languages=SOURCE-TARGET, "
-                    f"two of {known}{', …' if len(tags.targets) > 20 else ''}"
-                )
+                wrong = f"{code} is no language of the model" if given else "languages= is missing"
+                raise InputError(f"{wrong}; set {example}, among {some_of(tags.targets)}")
+        if tags.speech is not None and target not in (source, TRANSLATES_TO):
+            raise InputError(
+                f"languages={config.languages}: the model writes speech down in its own language, "
+                f"or translates it into {TRANSLATES_TO}; set languages={source}-{source} or "
+                f"languages={source}-{TRANSLATES_TO}"
+            )
     data = DataConfig(
         corpus="files",
         source=source,

@@ -14,6 +14,8 @@ from transformer.common.files import read_json
 from transformer.common.hub import cached_model
 from transformer.common.language_names import language_name
 from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.interchange.architectures import marian
+from transformer.interchange.architectures.architecture import nearest_architecture
 from transformer.reports.page import REPORT
 from transformer.reports.scores import read_scores
 from transformer.settings.commands import Quantization
@@ -80,7 +82,7 @@ def model_card(
         source=language_name(languages[0]),
         target=", ".join(map(language_name, languages[1:])),
         language="js" if library.endswith(".js") else "python",
-        program=_program(library, published).rstrip(),
+        program=_program(library, tokenizer, run, published).rstrip(),
         text=" ".join([_training_text(data, base), *_made(report.get("runs", ()))]),
         scores=_scores(tests, report),
         limits="".join(_limits(report)),
@@ -88,10 +90,14 @@ def model_card(
     )
 
 
-def _program(library: str, published: Published) -> str:
+def _program(library: str, tokenizer: Tokenizer, run: RunConfig, published: Published) -> str:
     """The program that loads a model of the Hub or, without ``repo``, the folder it runs in."""
     javascript = library.endswith(".js")
-    program = _asset(f"load_{library}.txt" if javascript else f"load_{library}.py.txt")
+    hears = library == "transformers" and tokenizer.tags.speech is not None
+    name = "whisper" if hears else library
+    program = _asset(f"load_{name}.txt" if javascript else f"load_{name}.py.txt")
+    is_marian = nearest_architecture(run.model).files is marian
+    program = program.replace("TOKENIZER", "MarianTokenizer" if is_marian else "AutoTokenizer")
     program = program.replace("DTYPE", "q8" if published.quantization == "int8" else "fp32")
     if published.repo:
         return program.replace("REMOTE", "true").replace("NAME", published.repo)

@@ -15,6 +15,7 @@ from transformer.common.errors import InputError, MissingFile
 from transformer.common.files import HUB, given_path
 from transformer.common.hub import is_hub_name
 from transformer.common.packages import require_package
+from transformer.data.corpora.resolve import names_text
 from transformer.data.text.lines import file_digest
 from transformer.data.tokenization.tags import SourceTags
 from transformer.data.tokenization.tokenizer import Tokenizer
@@ -252,6 +253,8 @@ def _automatic_export(
 
         export = ExportConfig(str(paths[0]), trust=config.trust)
         stored, run_config = load_translator(export.translator, as_stored=True)
+        if not names_text(run_config.data):
+            raise InputError("the model was imported without text to compare an export on")
         verified = write_export(stored, run_config, export, folder)
         log.warning("engine=auto: %s", json.dumps(verified))
     return folder

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from transformer.common.errors import InputError
-from transformer.common.files import written_whole
+from transformer.common.files import new_folder
 from transformer.data.corpora.split import NumberedPair
 from transformer.data.text.parallel import Corpus, Pair, read_lines, record_texts
 from transformer.data.text.word_alignment import word_count
@@ -75,9 +75,7 @@ def clean(
     The ``repairs`` are made or, without ``repair``, only counted.
     """
     require_new_folder(folder)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with written_whole(folder) as part:
-        part.mkdir()
+    with new_folder(folder) as part:
         cleaned = {}
         for name in dict.fromkeys(names):
             reasons = drop and drop(_Cleaner(checks, name, repair, repairs).passing())

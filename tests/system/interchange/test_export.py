@@ -17,6 +17,7 @@ def test_an_export_is_verified_and_whole(home: Path) -> None:
     code, stdout, stderr = verb("export", "checkpoint=run", "output=engine", home=home)
     assert code == 0, stderr
     assert stdout == "engine\n"
+    assert "of the model and of the export: 40 validation sentences\n" in stderr
     verified = json.loads(stderr.strip().split("\n")[-1])
     # Two candidates may be so close that rounding, which differs by machine, decides.
     assert verified["agreement"] > 0.95

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from transformer.cli.exit import run_to_exit_code
-from transformer.common.errors import InputError, Interrupted
+from transformer.common.errors import InputError, Interrupted, Terminated
 
 ADVICE = "check its name, permissions and disk, or give another"
 
@@ -29,6 +29,7 @@ def test_codes(capsys: pytest.CaptureFixture[str]) -> None:
         (InputError("a\x1b[2J\r:1: no"), 2, "error: a⟨U+001B⟩[2J⟨U+000D⟩:1: no\n"),
         (Interrupted("stopped; resume with x"), 130, "stopped; resume with x\n"),
         (KeyboardInterrupt(), 130, "stopped\n"),
+        (Terminated(), 143, "stopped\n"),
         (denied, 2, f"error: /home/other/a.en: Permission denied; {ADVICE}\n"),
     ):
         assert run_to_exit_code(raising(error)) == code

@@ -1,7 +1,10 @@
 """Commands on models whose sources are files: paths in, text out, one line for what they lack."""
 
 import json
+import os
+import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +15,10 @@ from tests.helpers.decoding.file_translators import (
     write_sound,
 )
 from transformer.__main__ import main
+from transformer.decoding.translator import Translator
+from transformer.interchange.export_formats import FORMATS, Format
+from transformer.settings.commands import ExportConfig
+from transformer.settings.run import RunConfig
 
 
 @pytest.fixture(autouse=True)
@@ -152,6 +159,12 @@ def test_attention_names_places_and_times(capsys: pytest.CaptureFixture[str]) ->
     assert "250 vectors, and the model reads 100 at once" in capsys.readouterr().err
 
 
+ONLY_SAFETENSORS = (
+    "has no model whose sources are files (image) with model.front_end=patches; choose "
+    "format=safetensors"
+)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -159,8 +172,8 @@ def test_attention_names_places_and_times(capsys: pytest.CaptureFixture[str]) ->
         (["translate", "flags=true"], "flags= reads source text"),
         (["translate", "on_failure=mark"], "on_failure= reads source text"),
         (["evaluate", "alignment=true", "source=files/pairs.tsv"], "alignment= reads source text"),
-        (["export", "format=ctranslate2"], "format=ctranslate2 reads source text"),
-        (["export", "format=onnx"], "format=onnx reads source text"),
+        (["export", "format=ctranslate2"], f"format=ctranslate2 {ONLY_SAFETENSORS}"),
+        (["export", "format=huggingface"], f"format=huggingface {ONLY_SAFETENSORS}"),
         (["shortlist", "source=files/pairs.tsv", "output=list"], "shortlist reads source text"),
         (["stress", "disturbances=[upper]"], "'upper', which is no disturbance; choose blur"),
         (["serve", "port=0"], "reads files (image), for which there is no interface"),
@@ -175,6 +188,24 @@ def test_what_needs_text_is_refused(
     assert main([verb, "checkpoint=image.ckpt", *given, *keys]) == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
+    assert not Path("export").exists()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_nothing_is_left_of_an_export_that_a_signal_stops(
+    number: signal.Signals, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+
+    def write(translator: Translator, run: RunConfig, folder: Path, config: ExportConfig) -> Any:
+        (folder / "weights").touch()
+        os.kill(os.getpid(), number)
+
+    monkeypatch.setitem(FORMATS, "own", Format(write, any_tokens=True, front_ends=None))
+    files = {*Path().iterdir()}
+    assert main(["export", "checkpoint=image.ckpt", "format=own"]) == code
+    assert {*Path().iterdir()} == files
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 @pytest.mark.parametrize("verb", ["doctor", "clean"])

@@ -2,7 +2,13 @@
 
 import pytest
 
-from transformer.common.errors import InputError, did_you_mean, errors_name, raise_objections
+from transformer.common.errors import (
+    InputError,
+    did_you_mean,
+    errors_name,
+    raise_objections,
+    some_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -30,6 +36,12 @@ def test_all_objections_are_one_error_up_to_ten() -> None:
         raise_objections(f"key_{number} is wrong" for number in [*range(12), 0])
     assert str(raised.value).count("is wrong") == 10
     assert str(raised.value).endswith("; and 2 more")
+
+
+def test_a_long_list_ends_in_an_ellipsis() -> None:
+    names = list("abcdefghijklmnopqrstu")
+    assert some_of(names[:20]) == ", ".join(names[:20])
+    assert some_of(names, " or ").endswith("s or t or …")
 
 
 def test_the_nearest_other_name_is_proposed() -> None:

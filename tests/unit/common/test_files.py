@@ -2,6 +2,9 @@
 
 import logging
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from threading import Event, Thread
 
@@ -9,7 +12,8 @@ import pytest
 
 from transformer.checkpoint.run_directory import locked, mark_finished
 from transformer.common import files
-from transformer.common.files import open_unlinked, written_whole
+from transformer.common.errors import InputError
+from transformer.common.files import new_folder, open_unlinked, written_whole
 from transformer.runs.directory import run_log
 from transformer.training.callbacks.loggers import ContinuedCSVLogger
 
@@ -74,6 +78,40 @@ def test_a_file_or_folder_is_synced_before_it_is_renamed(
     inside = {path.stat().st_ino for path in (named, named / "in", named / "in" / "file")}
     assert {inode for inode, there in synced if not there} == inside
     assert synced[-1] == (own, True)
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from transformer.common.files import new_folder
+with new_folder(Path(sys.argv[1])) as part:
+    (part / "weights").touch()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_parts_of_killed_processes_are_removed_and_of_others_kept(tmp_path: Path) -> None:
+    folder = tmp_path / "export"
+    for name in ("export", "export.int8"):
+        call = [sys.executable, "-c", KILLED, str(tmp_path / name)]
+        assert subprocess.run(call, check=False).returncode == -signal.SIGKILL
+    assert len(list(tmp_path.iterdir())) == 2
+    with new_folder(folder) as part:
+        (part / "weights").touch()
+        with pytest.raises(InputError, match="worse"), new_folder(folder) as second:
+            assert {part, second} < {*tmp_path.iterdir()}
+            assert len(list(tmp_path.iterdir())) == 3
+            raise InputError("worse")
+    assert sorted(path.name[:12] for path in tmp_path.iterdir()) == ["export", "export.int8."]
+    assert (folder / "weights").exists()
+
+
+def test_a_folder_that_fails_leaves_nothing_that_it_made(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    with pytest.raises(InputError), new_folder(tmp_path / "run" / "export" / "a" / "b") as part:
+        (part / "weights").touch()
+        raise InputError("worse")
+    assert list(tmp_path.rglob("*")) == [tmp_path / "run"]
 
 
 def test_a_process_waits_for_the_lock_of_another(

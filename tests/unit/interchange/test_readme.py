@@ -26,6 +26,14 @@ SCORES = [
 ]
 
 
+def test_the_program_of_a_card_has_the_tokenizer_of_its_architecture() -> None:
+    model = replace(RUN.model, positions="relative", norm="rms", biases=False, scale_scores=False)
+    text = model_card(
+        tiny_tokenizer(), replace(RUN, model=model), {}, "transformers", Published("mit")
+    )
+    assert "AutoTokenizer.from_pretrained" in text and "Marian" not in text
+
+
 @pytest.mark.parametrize("tuned", ["before", "after"])
 def test_a_model_card_has_the_scores_of_its_checkpoint(tuned: str, tmp_path: Path) -> None:
     (tmp_path / "checkpoints").mkdir()
@@ -53,6 +61,7 @@ def test_a_model_card_has_the_scores_of_its_checkpoint(tuned: str, tmp_path: Pat
     assert (card.language, card.license) == (["en", "de", "fr"], "apache-2.0")
     assert (card.library_name, card.pipeline_tag) == ("transformers", "translation")
     assert "`own.en`, `own.de`" in text
+    assert "MarianTokenizer.from_pretrained" in text
     assert card.base_model == "ann/base" and "from the weights of `ann/base`" in text
     assert "someone" not in text
     interval = "39.50 to 42.50" if tuned == "before" else ""

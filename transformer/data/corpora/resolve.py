@@ -26,11 +26,20 @@ FOLDER_NAMES = {
 """Stems of the files of each split; the language follows, and optionally ``.gz``."""
 
 
-NO_TRAINING_TEXT = (
-    "data=files needs the training text; set data.train=[SOURCE,TARGET], or data.train=FILE.tsv, "
-    "FILE.jsonl or FILE.parquet (a run that was imported: import it again with "
-    "validation=[SOURCE,TARGET])"
-)
+def no_training_text(config: DataConfig) -> InputError:
+    """The error for ``data=files`` without training text."""
+    pair = "" if config.source_kind != "text" else "[SOURCE,TARGET] or "
+    return InputError(
+        f"data=files needs the training text; set data.train={pair}FILE.tsv, FILE.jsonl or "
+        "FILE.parquet (a run that was imported has text if it is imported again, into another "
+        f"output=, with validation={pair}FILE.tsv)"
+    )
+
+
+def names_text(config: DataConfig) -> bool:
+    """Whether there is text to train or validate on: an import without ``validation`` has none."""
+    own_files = config.corpus == "files" and config.corpora is None
+    return not own_files or config.train is not None or config.validation is not None
 
 
 _POCKET_LANGUAGES = {"en", "de"}
@@ -206,8 +215,8 @@ def _published(config: DataConfig) -> dict[str, Split]:
 
 def _files(config: DataConfig) -> dict[str, Split]:
     # The text of a model that was imported is for validation alone.
-    if config.train is None and config.validation is None:
-        raise InputError(NO_TRAINING_TEXT)
+    if not names_text(config):
+        raise no_training_text(config)
     files = {"train": config.train, "validation": config.validation, "test": config.test}
     if config.streaming:
         del files["train"]  # streaming/shards.py finds it

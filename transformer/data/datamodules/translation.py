@@ -20,11 +20,11 @@ from transformer.data.binarized.corpus import SIDES, EncodedCorpus, count_pairs,
 from transformer.data.binarized.dataset import BatchDataset, SegmentationSampler
 from transformer.data.corpora.evaluation_text import Texts, read_texts
 from transformer.data.corpora.resolve import (
-    NO_TRAINING_TEXT,
     AnySplit,
     BalancedText,
     config_tags,
     find_splits,
+    no_training_text,
 )
 from transformer.data.corpora.split import Split, check_sources, log_held_out, naming_line, numbered
 from transformer.data.datamodules.base import BatchModule
@@ -214,7 +214,7 @@ class TranslationData(BatchModule):
     def _split(self, name: str) -> AnySplit:
         if name not in self._splits:
             if name == "train":
-                raise InputError(NO_TRAINING_TEXT)
+                raise no_training_text(self._data)
             raise InputError(f"the corpus has no split {name!r}; it has {', '.join(self._splits)}")
         return self._splits[name]
 

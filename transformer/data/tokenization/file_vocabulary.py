@@ -67,14 +67,19 @@ _SENTINEL = re.compile(r"(<extra_id_\d{1,3}>)")
 
 
 class Utf8Bytes:
-    """Bytes of UTF-8 as in ByT5 (Xue et al. 2022, 3.1): pad, eos, unk, bytes, 125 sentinels."""
+    """Bytes of UTF-8 as in ByT5 (Xue et al. 2022, 3.1): pad, eos, unk, bytes, 125 sentinels.
+
+    ``BYTES_ALONE`` has no sentinels.
+    """
 
     CONTENT = b"the bytes of UTF-8, and 125 sentinels"
+    BYTES_ALONE = b"the bytes of UTF-8"
     symbols: tuple[int | None, ...] = (0, 2, None, 1)
 
     def __init__(self, model: bytes = CONTENT, threads: int = 1) -> None:
-        del model, threads  # there is one vocabulary
-        sentinels = [SENTINEL.format(number) for number in range(125)]
+        del threads
+        count = 0 if model == self.BYTES_ALONE else 125
+        sentinels = [SENTINEL.format(number) for number in range(count)]
         single_bytes = [bytes([byte]) for byte in range(256)]
         self._bytes = [b"", b"", b"", *single_bytes, *map(str.encode, sentinels)]
         self._sentinels = {name: 3 + 256 + number for number, name in enumerate(sentinels)}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from transformer.common.errors import InputError, raise_objections
+from transformer.common.errors import InputError, raise_objections, some_of
 
 SENTENCE_END = "\n"
 """Between the sentences of a document in one text; a line of a file never has it."""
@@ -198,10 +198,12 @@ class Tags:
                 raise InputError("the language of the sound is not known; set from=")
             same = tags.source == tags.target
             if not same and tags.target != TRANSLATES_TO:
+                choices = " or ".join(
+                    f"to={code}" for code in dict.fromkeys((tags.source, TRANSLATES_TO))
+                )
                 raise InputError(
                     f"from={tags.source} to={tags.target}: the model writes speech down in its own "
-                    f"language, or translates it into {TRANSLATES_TO}; set to={tags.source} or "
-                    f"to={TRANSLATES_TO}"
+                    f"language, or translates it into {TRANSLATES_TO}; set {choices}"
                 )
             task = TRANSCRIBE if same else TRANSLATE
             names = [_TARGET.format(tags.source), _SYMBOL.format(task), *names]
@@ -230,11 +232,10 @@ class Tags:
         ):
             optional = not required or (self.optional if key == "tag" else self.detects_language)
             if value is not None and value not in names:
-                known = f"set {key}= to {' or '.join(names[:20])}" if names else f"leave {key}= out"
+                known = f"set {key}= to {some_of(names, ' or ')}" if names else f"leave {key}= out"
                 yield f"{key}={value} is not a tag of the model; {known}"
             elif value is None and names and not optional:
-                known = ", ".join(names[:20]) + (", …" if names[20:] else "")
-                yield f"each source needs one of the tags {known}; set {key}={names[0]}"
+                yield f"each source needs one of the tags {some_of(names)}; set {key}={names[0]}"
 
     def extended(self, new: "Tags") -> "Tags":
         """Return these tags, followed by additional tags of another run."""

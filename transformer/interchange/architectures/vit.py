@@ -15,7 +15,7 @@ from torch import Tensor
 
 from transformer.common.errors import InputError, raise_objections
 from transformer.common.schema import Range, typed
-from transformer.data.tokenization.file_vocabulary import read_vocabulary
+from transformer.data.tokenization.file_vocabulary import Utf8Bytes, read_vocabulary
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.data.tokenization.vector_source import model_of_vectors
 from transformer.interchange.files import read_mapping
@@ -99,7 +99,8 @@ def import_encoder(folder: Path, weights: Mapping[str, Tensor], config: ImportCo
         algorithm=algorithm, source="image", vocab_size=None, joint=False, file=file
     )
     source = model_of_vectors(SourceConfig("image", image=image))
-    tokenizer = Tokenizer(reading, source, read_vocabulary(reading, 1))
+    written = Utf8Bytes.BYTES_ALONE if algorithm == "bytes" else read_vocabulary(reading, 1)
+    tokenizer = Tokenizer(reading, source, written)
     patches = (image.height // image.patch_height) * ((image.width or 0) // image.patch_width)
     model = ModelConfig(
         pad=PAD,

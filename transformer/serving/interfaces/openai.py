@@ -25,7 +25,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from transformer.common.errors import InputError
+from transformer.common.errors import InputError, some_of
 from transformer.common.language_names import language_name
 from transformer.data.features.audio import sound_seconds
 from transformer.data.features.read_source import ReadSource
@@ -205,10 +205,10 @@ class OpenAI:
             known = list(dict.fromkeys(chain.from_iterable(written)))
             code = self.queue.directions.code(language, known)
             if code is None:
-                listed = ", ".join(known[:20]) + (", …" if known[20:] else "")
                 raise _Wrong(
                     "language",
-                    f"language {language!r} is not written by a model here; one of {listed} is",
+                    f"language {language!r} is not written by a model here; one of "
+                    f"{some_of(known)} is",
                 )
             directions = [
                 direction

@@ -83,6 +83,15 @@ def write(folder: Path, *names: str) -> Path:
     return folder
 
 
+@pytest.mark.parametrize(("kind", "pair"), [("text", True), ("speech", False)])
+def test_without_text_the_message_names_the_files_that_its_kind_has(kind: Any, pair: bool) -> None:
+    config = DataConfig(corpus="files", source="x", target="y", source_kind=kind)
+    with pytest.raises(InputError, match=r"needs the training text; set data\.train=") as raised:
+        find_splits(config)
+    assert str(raised.value).count("[SOURCE,TARGET]") == 2 * pair
+    assert str(raised.value).count("=FILE.tsv") == 2 * (not pair)
+
+
 def test_names_of_files_tell_their_split(tmp_path: Path) -> None:
     write(tmp_path, "train.de", "train.en.gz", "dev.de.gz", "dev.en", "test.de", "test.en")
     pairs = {split: list(text)[4] for split, text in find_splits(folder_config(tmp_path)).items()}

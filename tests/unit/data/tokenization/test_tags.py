@@ -66,6 +66,7 @@ def test_sentences_of_a_document_are_parted_by_the_separator() -> None:
         (TAGS, SourceTags("it"), "to=it is not a tag of the model; set to= to de or fr"),
         (TAGS, SourceTags("de", "news"), "tag=news is not a tag of the model; set tag= to web"),
         (Tags(corpora=("a", "b"), optional=False), SourceTags(), "one of the tags a, b; set tag=a"),
+        (Tags(targets=tuple("abcdefghijklmnopqrstu")), SourceTags("z"), "set to= to a .* t or …$"),
     ],
 )
 def test_an_unknown_or_missing_tag_is_one_line(tags: Tags, wanted: SourceTags, says: str) -> None:
