@@ -8,7 +8,7 @@ the learning rates that follow.
 import logging
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
@@ -101,6 +101,7 @@ class _Measured:
     consistency: float | None
     learned: Count
     counted: tuple[int, int]
+    other_sums: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
 @dataclass

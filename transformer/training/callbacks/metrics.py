@@ -7,14 +7,17 @@ from typing import Any
 import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
 
+from transformer.common.errors import InputError
 from transformer.training.callbacks.progress import time_to_log
 from transformer.training.lightning_internals import validate_now
 from transformer.training.update import Outcome
 
-_SAVED = ("loss", "alignment", "consistency", "learned", "own")
+_SAVED = ("loss", "alignment", "consistency", "learned", "other_sums")
 """Attributes of ``Measure`` that are in the checkpoint."""
 _NAMED = {"loss", "alignment", "consistency"}
 """Sums of our losses."""
+_TAKEN = {"alignment_loss", "grad_norm", "padding", "skipped", "tokens_per_second"}
+"""Other names of the log."""
 
 
 class Measure(Callback):
@@ -37,7 +40,7 @@ class Measure(Callback):
         self.alignment = [0.0, 0.0]
         """Alignment loss, and number of linked tokens."""
         self.consistency: float | None = None
-        self.own: dict[str, list[float]] = {}
+        self.other_sums: dict[str, tuple[float, float]] = {}
         """Each other sum, and what it is divided by."""
         self.learned = 0
         """Target tokens of good updates."""
@@ -87,11 +90,18 @@ class Measure(Callback):
             if "consistency" in numbers.sums:
                 self.consistency = (self.consistency or 0.0) + numbers.sums["consistency"]
             for name in numbers.sums.keys() - _NAMED:
-                value = numbers.sums[name]
-                summed, count = value if isinstance(value, list) else (value, numbers.tokens)
-                before = self.own.get(name, [0.0, 0])
-                self.own[name] = [before[0] + summed, before[1] + count]
+                self._add(name, numbers.sums[name], numbers.tokens)
         self._unread.clear()
+
+    def _add(self, name: str, value: float | list[float], tokens: int) -> None:
+        """Add a sum of a loss of the user."""
+        if name in _TAKEN:
+            raise InputError(f"micro_loss: the log has its own {name}; give the sum another name")
+        parts = value if isinstance(value, list) else [value, tokens]
+        if len(parts) != 2:
+            raise InputError(f"micro_loss: {name} has {len(parts)} numbers; give one, or two")
+        summed, divisor = self.other_sums.get(name, (0.0, 0.0))
+        self.other_sums[name] = (summed + parts[0], divisor + parts[1])
 
     def _take_time(self) -> None:
         if self.since is not None:
@@ -107,9 +117,9 @@ class Measure(Callback):
 
     def on_load_checkpoint(self, trainer: Trainer, _: object, checkpoint: dict[str, Any]) -> None:
         before = checkpoint["measured"]
-        for name in _SAVED:
-            # Checkpoints of earlier versions have no sums of losses of one's own.
-            setattr(self, name, before.get(name, {}))
+        # Checkpoints of earlier versions have no other sums.
+        for name in _SAVED if "other_sums" in before else _SAVED[:-1]:
+            setattr(self, name, before[name])
         if trainer.is_global_zero:
             self.real, self.padded = before["counted"]
 
@@ -132,8 +142,9 @@ class Measure(Callback):
             values["train/alignment_loss"] = summed / linked
         if self.consistency is not None:
             values["train/consistency"] = self.consistency / max(1, self.learned)
-        for name, (summed, count) in sorted(self.own.items()):
-            values[f"train/{name}"] = summed / max(1, count)
+        for name, (summed, divisor) in sorted(self.other_sums.items()):
+            if divisor:
+                values[f"train/{name}"] = summed / divisor
         return values
 
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from tests.helpers.training.fakes import fake_module, fake_trainer, logged
+from transformer.common.errors import InputError
 from transformer.data.batching.batch import collate
 from transformer.data.batching.loader import Update
 from transformer.training.callbacks.metrics import Measure
@@ -92,17 +93,31 @@ def test_measure_logs_the_means_of_other_losses(clock: SimpleNamespace) -> None:
 
 def test_the_sums_of_ones_own_loss_are_logged(clock: SimpleNamespace) -> None:
     measure, trainer, module = Measure(), fake_trainer(), fake_module()
-    run_update(measure, trainer, module, 1.0, entropy=5.0, right=[3.0, 4.0])
+    run_update(measure, trainer, module, 1.0, entropy=5.0, right=[0.1, 0.25])
     checkpoint: dict[str, Any] = {}
     measure.on_save_checkpoint(trainer, module, checkpoint)
     resumed = Measure()
     resumed.on_load_checkpoint(trainer, module, checkpoint)
     resumed.on_train_batch_start(trainer, module, UPDATE, 1)
     clock.now += 1
-    run_update(resumed, trainer, module, 1.0, entropy=1.0, right=[2.0, 6.0])
+    run_update(resumed, trainer, module, 1.0, entropy=1.0, right=[0.1, 0.25])
     (values,) = logged(module)
     assert values["train/entropy"] == (5 + 1) / (2 * 6)
-    assert values["train/right"] == (3 + 2) / (4 + 6)
+    assert values["train/right"] == pytest.approx(0.2 / 0.5)
+    # Earlier versions saved none.
+    del checkpoint["measured"]["other_sums"]
+    Measure().on_load_checkpoint(trainer, module, checkpoint)
+
+
+@pytest.mark.parametrize("sums", [{"padding": 1.0}, {"entropy": [1.0]}, {"entropy": [1.0] * 3}])
+def test_a_sum_that_cannot_be_logged_is_refused(
+    sums: dict[str, Any], clock: SimpleNamespace
+) -> None:
+    measure, trainer, module = Measure(), fake_trainer(), fake_module()
+    run_update(measure, trainer, module, 1.0)
+    clock.now += 1
+    with pytest.raises(InputError, match=f"micro_loss: .*{next(iter(sums))}"):
+        run_update(measure, trainer, module, 1.0, **sums)
 
 
 def test_a_resumed_run_logs_the_speed_since_its_start(clock: SimpleNamespace) -> None:
