@@ -76,8 +76,8 @@ def require_trust(
     if outside:
         names = ", ".join(f"{key}={path}" for key, path in outside)
         raise InputError(
-            f"{whose} names {names}: code, or a path that is absolute or leads out of this folder; "
-            f"{advice}add trust=true "
+            f"{whose} names {names}: code, a URL, or a path that is absolute or leads out of this "
+            f"folder; {advice}add trust=true "
             f"if you trust the checkpoint, or set {TRUST}=true for all of your own"
         )
 

@@ -35,8 +35,8 @@ from transformer.evaluation.metrics import (
     Score,
     build_metric,
     score,
-    suited_tokenizer,
     term_accuracy,
+    unspaced_warning,
 )
 from transformer.interchange.translators import load_translator, local_run, needs_run
 from transformer.quality.failures.flags import Detector, Output
@@ -45,6 +45,7 @@ from transformer.quality.stress import StressReport, StressTest, disturbances_of
 from transformer.quality.unknown_symbols import checked_symbols
 from transformer.reports.scores import save_report
 from transformer.settings.evaluation import EvaluateConfig
+from transformer.settings.metrics import MetricsConfig
 from transformer.tasks.registry import make_task
 
 logger = logging.getLogger(__name__)
@@ -102,7 +103,7 @@ def evaluate(
         translator.tokenizer.require_text("alignment=")
     split = text_to_score(config, run, config.checkpoint)
     pairs = pairs_to_score(split)
-    _warn_about_tokenization(metrics.tokenize, pairs)
+    _warn_about_tokenization(names, metrics, pairs)
     gold = _gold_links(config, split)
     if gold is not None and len(gold) != len(pairs):
         raise InputError("alignment of a text with several references is unknown; set alignment=")
@@ -144,15 +145,14 @@ def evaluate(
     return evaluated
 
 
-def _warn_about_tokenization(tokenize: str, pairs: Sequence[Referenced]) -> None:
-    suited = suited_tokenizer([references for _, references in pairs], tokenize)
-    if suited is not None:
-        logger.warning(
-            "tokenize=%s takes a whole sentence of these references for one word; tokenize=%s "
-            "divides them",
-            tokenize,
-            suited,
-        )
+def _warn_about_tokenization(
+    names: Sequence[str], metrics: MetricsConfig, pairs: Sequence[Referenced]
+) -> None:
+    if "bleu" in names:
+        references = (references for _, references in pairs)
+        warning = unspaced_warning(references, metrics.tokenize)
+        if warning is not None:
+            logger.warning(warning)
 
 
 def _failures(

@@ -129,10 +129,10 @@ class ModelSearcher:
                 f"one sentence of {len(segment.subwords)} tokens; cut it in two, lower "
                 "decoding.beam_size, nbest or candidates"
             ),
-            self._free_memory,
+            self.free_memory,
         )
 
-    def _free_memory(self) -> None:
+    def free_memory(self) -> None:
         """Free the memory of the graphs, between the searches of other threads."""
         for graphs in self._step_graphs():
             with graphs.lock:
@@ -263,33 +263,45 @@ Result = TypeVar("Result")
 def in_halves(
     compute: Callable[[list[Item]], list[Result]],
     items: list[Item],
-    of_one: Callable[[Item], str],
-    free_memory: Callable[[], None] = lambda: None,
+    describe: Callable[[Item], str],
+    free_memory: Callable[[], None] | None,
 ) -> list[Result]:
-    """Compute all items at once; if memory is too small, each half.
+    """Compute all items at once; if memory is too small, each half, and one item once more.
 
-    Raises InputError if it is too small for one item, which ``of_one`` names, with advice.
+    Raises InputError if it is too small for an item, which ``describe`` names, with advice.
     """
     try:
         return compute(items)
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
-        if len(items) == 1:
-            raise InputError(
-                f"the device runs out of memory with {of_one(items[0])}, or take device=cpu"
-            ) from error
     # The traceback, and the memory that it held, is gone here.
-    free_memory()
+    if free_memory is not None:
+        free_memory()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
-    middle = (len(items) + 1) // 2
-    halves = items[:middle], items[middle:]
-    return [result for half in halves for result in in_halves(compute, half, of_one, free_memory)]
+    if len(items) > 1:
+        middle = (len(items) + 1) // 2
+        halves = items[:middle], items[middle:]
+        return [
+            result for half in halves for result in in_halves(compute, half, describe, free_memory)
+        ]
+    try:
+        return compute(items)
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise InputError(
+            f"the device runs out of memory with {describe(items[0])}, or take device=cpu"
+        ) from error
 
 
 def detect_languages(
-    model: Model, sounds: Sequence[Row], tokenizer: Tokenizer, batch_tokens: int
+    model: Model,
+    sounds: Sequence[Row],
+    tokenizer: Tokenizer,
+    batch_tokens: int,
+    free_memory: Callable[[], None] | None = None,
 ) -> list[str]:
     """Return the language of each sound: its tag is the most probable first token.
 
@@ -307,12 +319,13 @@ def detect_languages(
 
     detected = [""] * len(sounds)
     for indices in bucket_batches([len(sound) + 1 for sound in sounds], batch_tokens):
-        found = in_halves(
+        languages_of_batch = in_halves(
             detect,
             [sounds[index] for index in indices],
             lambda sound: f"one sound of {len(sound)} vectors; name its language (from=)",
+            free_memory,
         )
-        for index, language in zip(indices, found, strict=True):
+        for index, language in zip(indices, languages_of_batch, strict=True):
             detected[index] = language
     return detected
 

@@ -486,7 +486,11 @@ class Translator:
             if tags[index].source is None and len(source.vectors)
         }
         languages = detect_languages(
-            self.ensemble, list(first.values()), tokenizer, self.batch_tokens
+            self.ensemble,
+            list(first.values()),
+            tokenizer,
+            self.batch_tokens,
+            self.searcher.free_memory if isinstance(self.searcher, ModelSearcher) else None,
         )
         for index, language in zip(first, languages, strict=True):
             tags[index] = tokenizer.tags.with_languages(tags[index]._replace(source=language))

@@ -2,6 +2,7 @@
 
 import json
 import unicodedata
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -109,12 +110,16 @@ _JUDGED = 1000
 """References from the first on."""
 _LONG_WORD = 8
 """Letters of a word on average, above which text in such a script has no spaces between words."""
+_KANA = 0.05
+"""Share of the letters of Japanese, at least."""
 
 
-def suited_tokenizer(references: Iterable[Sequence[str]], tokenize: str) -> str | None:
-    """The tokenizer of sacreBLEU for references without spaces between words, such as Japanese.
+def unspaced_warning(
+    references: Iterable[Sequence[str]], tokenize: str, key: str = "tokenize"
+) -> str | None:
+    """Return a warning if BLEU would take sentences without spaces, as of Japanese, for words.
 
-    None if ``tokenize`` itself does not take a whole sentence for a word, or they have spaces.
+    ``key`` is what the user sets to ``tokenize``.
     """
     if tokenize not in ("13a", "intl", "none"):
         return None
@@ -123,10 +128,15 @@ def suited_tokenizer(references: Iterable[Sequence[str]], tokenize: str) -> str 
     letters = [letter for word in words for letter in word if is_unspaced(letter)]
     if 2 * len(letters) < sum(map(len, words)) or len(letters) <= _LONG_WORD * len(words):
         return None
-    names = {unicodedata.name(letter).partition(" ")[0] for letter in letters}
-    if names & {"HIRAGANA", "KATAKANA"}:
-        return "ja-mecab"
-    return "zh" if "CJK" in names else "char"
+    scripts = Counter(unicodedata.name(letter).partition(" ")[0] for letter in letters)
+    if scripts["HIRAGANA"] + scripts["KATAKANA"] >= _KANA * len(letters):
+        suited = f"{key}=ja-mecab (pip install 'sacrebleu[ja]') or {key}=char"
+    else:
+        suited = f"{key}={'zh' if scripts['CJK'] else 'char'}"
+    return (
+        f"BLEU by {key}={tokenize} takes a whole sentence of these references for a word; "
+        f"{suited} divides them"
+    )
 
 
 def reference_streams(

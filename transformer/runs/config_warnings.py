@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import torch
 
 from transformer.data.datamodules.base import BatchModule
-from transformer.evaluation.metrics import suited_tokenizer
+from transformer.evaluation.metrics import unspaced_warning
 from transformer.settings.run import RunConfig
 from transformer.training.optimization import noam
 from transformer.training.precision import multiplies_bfloat16, resolve_precision
@@ -57,16 +57,11 @@ def warn_about_vocabulary(config: RunConfig, data: BatchModule) -> None:
 
 
 def warn_about_tokenization(config: RunConfig, references: Sequence[Sequence[str]]) -> None:
-    """Log a warning if BLEU would take whole sentences for words."""
-    tokenize = config.metrics.tokenize
-    suited = suited_tokenizer(references, tokenize)
-    if suited is not None:
-        logger.warning(
-            "metrics.tokenize=%s takes a whole sentence of this target language for one word, and "
-            "validation would choose by that; set metrics.tokenize=%s",
-            tokenize,
-            f"{suited} (pip install 'sacrebleu[ja]') or char" if suited == "ja-mecab" else suited,
-        )
+    """Log a warning if BLEU of a validation would take whole sentences for words."""
+    if "bleu" in config.metrics.validated:
+        warning = unspaced_warning(references, config.metrics.tokenize, "metrics.tokenize")
+        if warning is not None:
+            logger.warning(warning)
 
 
 def warn_about_config(config: RunConfig) -> None:

@@ -267,7 +267,8 @@ def _prepare(config: RunConfig) -> tuple[RunConfig, Task, ResumeState]:
     _log_size(task)
     warn_about_config(config)
     warn_about_vocabulary(config, task.data)
-    if isinstance(task.data, TranslationData):
+    if is_translation(config.task):
+        assert isinstance(task.data, TranslationData)
         warn_about_tokenization(config, task.data.texts("validation").references)
     if resumable is None or payload is None:
         return config, task, ResumeState(None, 0, None)

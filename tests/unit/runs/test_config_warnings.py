@@ -101,6 +101,7 @@ def test_a_vocabulary_for_more_text(
         ("彼は毎朝七時に学校へ行きます。", "13a", "ja-mecab"),
         ("他每天早上七点去学校，下午五点回家。", "none", "zh"),
         ("เขาไปโรงเรียนทุกเช้า", "13a", "char"),
+        ("他每天早上七点去学校，下午五点回家。约翰・史密斯先生也去，晚上七点回家。", "13a", "zh"),
         ("彼 は 毎朝 七 時 に 学校 へ 行き ます 。", "none", None),
         ("彼は毎朝七時に学校へ行きます。", "char", None),
         ("그는 매일 아침 일곱 시에 학교에 간다.", "13a", None),
@@ -113,4 +114,9 @@ def test_bleu_of_scripts_without_spaces(
     config = RunConfig(metrics=MetricsConfig(tokenize=tokenize))
     warn_about_tokenization(config, [(reference,)])
     assert bool(caplog.text) is (advised is not None)
-    assert f"set metrics.tokenize={advised}" in caplog.text or advised is None
+    assert f"word; metrics.tokenize={advised}" in caplog.text or advised is None
+    # Another metric does not divide text into words.
+    caplog.clear()
+    metrics = MetricsConfig(tokenize=tokenize, validation=("chrf",), choose="chrf")
+    warn_about_tokenization(RunConfig(metrics=metrics), [(reference,)])
+    assert not caplog.text

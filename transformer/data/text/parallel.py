@@ -16,6 +16,7 @@ from transformer.data.features.reference import Reference, holds_bytes
 from transformer.data.text.lines import MAX_LINE, file_digest, is_large, read_lines, too_long
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
 Pair = tuple[str, str]
@@ -26,6 +27,10 @@ Referenced = tuple[str, tuple[str, ...]]
 class AnotherTarget(str):
     """Another reference for the source before; string operations lose the mark."""
 
+
+TRANSLATION = "translation"
+"""A key of records such as ``{"translation": {"en": ..., "de": ...}}``, of datasets of Hugging
+Face."""
 
 SEPARATOR: Pair = ("", "")
 """Separates documents of JSONL. Compare it with ``is``: a blank line of a file equals it."""
@@ -298,7 +303,7 @@ def parquet_pairs(
     *,
     source_files: bool = False,
 ) -> Iterator[Pair]:
-    """Read the rows of a Parquet file from one on, with two columns.
+    """Read the rows of a Parquet file from one on: two columns, or one of both (`TRANSLATION`).
 
     With ``source_files``, a source of bytes is a `Reference` to its row: they are read when they
     become vectors.
@@ -309,7 +314,7 @@ def parquet_pairs(
     columns = [column for column in schema.names if column in sides]
     if len(columns) > len({*columns}):
         raise InputError(f"{name}: two columns have one name ({', '.join(columns)}); rename one")
-    if not columns and TRANSLATION in schema.names:
+    if not columns and _has_fields(schema, sides):
         columns = [TRANSLATION]
     elif len(columns) < len({*sides}):
         # Raises InputError, which lists the columns.
@@ -324,9 +329,13 @@ def parquet_pairs(
         yield from record_pairs(row, sides, f"{name}:{number}", "column")
 
 
-TRANSLATION = "translation"
-"""A key of records such as ``{"translation": {"en": ..., "de": ...}}``, of datasets of Hugging
-Face."""
+def _has_fields(schema: "pa.Schema", sides: tuple[str, str]) -> bool:
+    """Whether a table has its texts in one column."""
+    if TRANSLATION not in schema.names:
+        return False
+    column = schema.field(TRANSLATION).type
+    # Fields of a struct; other types have none.
+    return {*sides} <= {column.field(index).name for index in range(column.num_fields)}
 
 
 def record_texts(row: dict[str, Any], sides: tuple[str, str]) -> dict[str, Any]:

@@ -65,6 +65,10 @@ def test_rows_of_parquet_are_as_lines_of_jsonl(tmp_path: Path) -> None:
     assert [isinstance(target, AnotherTarget) for _, target in pairs] == [False, True, False]
     with pytest.raises(InputError, match=r"a\.parquet: the column 'fr' has nothing \(columns: en"):
         list(Corpus.of(path, "en", "fr"))
+    for texts in (["x"], [{"en": "a", "fr": "b"}], []):
+        pq.write_table(pa.table({"id": [1] * len(texts), "translation": texts}), path)
+        with pytest.raises(InputError, match=r"'en' has nothing \(columns: id, translation\)"):
+            list(Corpus.of(path, "en", "de"))
     pq.write_table(pa.table({"en": ["a", "b"], "de": ["x", None]}), path)
     with pytest.raises(InputError, match=r"a\.parquet:2: the column 'de' has None"):
         list(Corpus.of(path, "en", "de"))
