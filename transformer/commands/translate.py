@@ -40,7 +40,7 @@ from transformer.decoding.translator import Translation, Translator
 from transformer.interchange.translators import load_translator, local_run, needs_run
 from transformer.quality.unknown_symbols import checked_symbols
 from transformer.settings.data import DataConfig
-from transformer.settings.translator import OutputForm, TranslateConfig
+from transformer.settings.translator import OutputForm, TranslateConfig, is_subtitles
 
 if TYPE_CHECKING:
     from transformer.quality.failures.flagging import Flagging
@@ -113,6 +113,10 @@ def translate_file(
     if not parts.is_done:
         with ExitStack() as stack:
             part, done = open_part(parts.path(assignment.rank), stack)
+            if config.has_subtitles:
+                # All lines are of one translation: without its end, it begins anew.
+                part.truncate(0)
+                done = 0
             if done:
                 log.warning(f"resuming after {done} lines in {part.name}")
 
@@ -158,11 +162,11 @@ def write_translations(
             warn(f"{where(index)}: unmet: {escaped('; '.join(translation.unmet))}")
         if form == "text" and translation.flags:
             warn(f"{where(index)}: {', '.join(translation.flags)}")
-        if form == "srt" or form == "vtt":
-            line = subtitles(translation.segments or (), form).removesuffix("\n")
+        if is_subtitles(form):
+            written = subtitles(translation.segments or (), form)
         else:
-            line = format_line(translation, form)
-        output.write(line.encode() + b"\n")
+            written = format_line(translation, form) + "\n"
+        output.write(written.encode())
         output.flush()
         reached += translation.is_unfinished
         searched += bool(translation.source_tokens)

@@ -38,6 +38,7 @@ from transformer.decoding.search.search import (
     StepFunction,
 )
 from transformer.decoding.search.shortlist import Shortlist
+from transformer.decoding.search.speech import PromptedStep, SilenceRecorder, TimedStep
 from transformer.model.attention.masks import Source
 from transformer.model.head_masks import HeadName
 from transformer.model.transformer import Transformer
@@ -141,7 +142,8 @@ class ModelSearcher:
     def _search_batch(self, segments: list[Segment]) -> list[list[Hypothesis]]:
         sources = [segment.subwords for segment in segments]
         compiled = None
-        speech = self._speech(segments)
+        silence = SilenceRecorder(self.tokenizer.no_speech)
+        speech = self._speech(segments, silence)
         tagged = speech is None and any(segment.target_tags for segment in segments)
         if tagged or any(segment.constraints for segment in segments):
             compiled = self._compiler.compile(
@@ -166,10 +168,11 @@ class ModelSearcher:
             )
         results = [hypotheses or [NO_TRANSLATION] for hypotheses in results]
         if speech is not None:
+            silences: Sequence[float | None] = silence.probabilities() or [None] * len(segments)
             results = [
-                [replace(h, tokens=(*prompt, *h.tokens), no_speech=silence) for h in hypotheses]
-                for prompt, silence, hypotheses in zip(
-                    speech.prompts, speech.no_speech_probabilities(), results, strict=True
+                [replace(h, tokens=(*prompt, *h.tokens), no_speech=silent) for h in hypotheses]
+                for prompt, silent, hypotheses in zip(
+                    speech.prompts, silences, results, strict=True
                 )
             ]
         if self.search.algorithm != "mbr":
@@ -183,7 +186,9 @@ class ModelSearcher:
             for hypotheses in results
         ]
 
-    def _speech(self, segments: Sequence[Segment]) -> "SpeechRules | None":
+    def _speech(
+        self, segments: Sequence[Segment], on_first_step: Callable[[LogProbabilities], object]
+    ) -> "SpeechRules | None":
         """The rules of a model of speech (`SpeechTags`); None for other models."""
         tags = self.tokenizer.tags.speech
         if tags is None:
@@ -193,7 +198,7 @@ class ModelSearcher:
             tags.never_first,
             self.tokenizer.times if self.timestamps else None,
             self.tokenizer.target_vocab_size - len(self.tokenizer.tags.spelled),
-            self.tokenizer.no_speech,
+            on_first_step,
         )
 
 
@@ -208,37 +213,20 @@ class SpeechRules:
     """Ids of the times that a text has; None for a text without times."""
     first_tag: int
     """Number of the subwords."""
-    no_speech: int | None
-    """Id of the symbol of a sound without speech."""
-    _first: list[Float[Tensor, " batch"]] = field(default_factory=list, init=False, repr=False)
-
-    def no_speech_probabilities(self) -> list[float] | list[None]:
-        """Of each sound, after the search: that of the symbol as the first one, before the prompt.
-
-        Source: Radford et al. 2022, section 4.5.
-        """
-        return self._first[-1].exp().tolist() if self._first else [None] * len(self.prompts)
-
-    def _keep_first(self, log_probabilities: LogProbabilities) -> None:
-        if self.no_speech is not None:
-            # A copy: later steps overwrite the log-probabilities.
-            self._first.append(log_probabilities[:, 0, self.no_speech].clone())
+    on_first_step: Callable[[LogProbabilities], object]
+    """See `PromptedStep`."""
 
     def prompted(self, step: StepFunction, device: torch.device) -> StepFunction:
         """A step whose hypotheses follow the prompts."""
-        from transformer.decoding.search.speech import PromptedStep
-
-        first = torch.tensor(self.never_first, dtype=torch.long, device=device)
+        never_first = torch.tensor(self.never_first, dtype=torch.long, device=device)
         # A model of English alone has an empty prompt with times.
         prompts = torch.tensor(self.prompts, dtype=torch.long, device=device)
-        return PromptedStep(step, prompts, first, self._keep_first)
+        return PromptedStep(step, prompts, never_first, self.on_first_step)
 
     def timed(self, step: StepFunction) -> StepFunction:
         """A step that has times by their rules, or as it is."""
         if self.times is None:
             return step
-        from transformer.decoding.search.speech import TimedStep
-
         return TimedStep(step, self.times, self.first_tag)
 
 

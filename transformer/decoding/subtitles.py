@@ -1,5 +1,6 @@
 """Subtitles of a sound: SubRip (``.srt``) and WebVTT (``.vtt``, W3C 2019)."""
 
+import html
 from collections.abc import Iterable
 
 from transformer.decoding.translator import TimedText
@@ -9,13 +10,18 @@ from transformer.settings.translator import SubtitleForm
 def subtitles(segments: Iterable[TimedText], form: SubtitleForm) -> str:
     """A cue for each segment that has a text."""
     cues = [
-        f"{_time(start, form)} --> {_time(end, form)}\n{text}\n"
+        f"{_time(start, form)} --> {_time(end, form)}\n{_text(text, form)}\n"
         for start, end, text in segments
         if text
     ]
     if form == "srt":
         return "\n".join(f"{number}\n{cue}" for number, cue in enumerate(cues, start=1))
     return "\n".join(["WEBVTT\n", *cues])
+
+
+def _text(text: str, form: SubtitleForm) -> str:
+    """As it is in SubRip; in WebVTT, which has markup, with entities for ``&``, ``<`` and ``>``."""
+    return text if form == "srt" else html.escape(text, quote=False)
 
 
 def _time(seconds: float, form: SubtitleForm) -> str:

@@ -587,7 +587,11 @@ class Translator:
             parts=len(segments),
             segments=self._timed(segments, [beam[0] for beam, _ in parts]),
             language=segments[0].language,
-            no_speech=tuple(beam[0].no_speech for beam, _ in parts),
+            no_speech=tuple(
+                beam[0].no_speech
+                for segment, (beam, _) in zip(segments, parts, strict=True)
+                if segment.times is not None
+            ),
         )
 
     def _labels(self, segment: Segment) -> list[str]:

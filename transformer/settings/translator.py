@@ -3,11 +3,14 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from transformer.common.schema import Range, Settings
 from transformer.settings.decoding import OnFailure, SearchConfig
 from transformer.settings.model import Precision
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
 
 Averaging = Literal["probability", "log_probability"]
 EngineName = Literal["torch", "ctranslate2", "auto"]
@@ -16,6 +19,13 @@ Form = Literal["text", "json"]
 SubtitleForm = Literal["srt", "vtt"]
 """The format of the cues of one sound."""
 OutputForm = Form | SubtitleForm
+
+
+def is_subtitles(form: OutputForm) -> "TypeIs[SubtitleForm]":
+    """Whether an output is the cues of one sound, which are no lines."""
+    return form in get_args(SubtitleForm)
+
+
 Launch = Literal["ray"]
 """What runs a command on many machines."""
 
@@ -102,7 +112,7 @@ class TranslateConfig(TranslatorConfig):
     @property
     def has_subtitles(self) -> bool:
         """Whether ``output`` is the cues of one sound."""
-        return self.format in get_args(SubtitleForm)
+        return is_subtitles(self.format)
 
 
 @dataclass(frozen=True, kw_only=True)

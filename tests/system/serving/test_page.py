@@ -125,12 +125,16 @@ def test_typing_translates_and_markup_is_text(
     assert not [a for a in addresses if not a.startswith((f"{url}/", "about:", "data:image"))]
 
 
+def choose(page: Page, file: Path) -> None:
+    node = page.call("Runtime.evaluate", expression="document.getElementById('file')")
+    input_ = node["result"]["objectId"]
+    page.call("DOM.setFileInputFiles", files=[str(file)], objectId=input_)
+
+
 def test_a_file_is_translated(page: Page, url: str, tmp_path: Path) -> None:
     visit(page, url)
-    node = page.call("Runtime.evaluate", expression="document.getElementById('file')")
     (tmp_path / "b.txt").write_text("a dog")
-    files = [str(tmp_path / "b.txt")]
-    page.call("DOM.setFileInputFiles", files=files, objectId=node["result"]["objectId"])
+    choose(page, tmp_path / "b.txt")
     page.wait("document.querySelector('#file-line a') !== null")
     assert content(page, "#file-line") == ["b.txt is translated. Download the translation"]
     address = page.evaluate("document.querySelector('#file-line a').href")
@@ -138,36 +142,114 @@ def test_a_file_is_translated(page: Page, url: str, tmp_path: Path) -> None:
         assert answer.read() == b"a dog"
 
 
-def test_a_sound_is_translated_by_the_keyboard(page: Page, tmp_path: Path) -> None:
-    sound = write_sound(tmp_path / "a talk.wav", 10.0)
-    text = tmp_path / "a.txt"
-    text.write_text("no sound")
-    model = file_translator()
-    [offline] = model.translate([str(sound)])
+@pytest.fixture(scope="module")
+def sound_url() -> Iterator[str]:
+    pairs = [("sound", "en"), ("sound", "de")]
+    with serving(translator=file_translator(), pairs=pairs) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_sound(tmp_path_factory.mktemp("sounds") / "a talk.wav", 10.0)
+
+
+def test_a_page_without_text_asks_for_a_sound(page: Page, sound_url: str) -> None:
+    visit(page, sound_url)
+    found = page.evaluate("[source.disabled, source.placeholder, document.activeElement.id]")
+    assert found == [True, "Choose a sound, or drop it here", "file-button"]
+
+
+def test_a_sound_is_translated_by_the_keyboard(page: Page, sound_url: str, sound: Path) -> None:
+    [offline] = file_translator().translate([str(sound)])
     assert offline.segments is not None
-    with serving(translator=model, pairs=[("sound", "en"), ("sound", "de")]) as address:
-        visit(page, address)
-        assert page.evaluate(
-            "[source.disabled, source.placeholder, document.activeElement.id]"
-        ) == [
-            True,
-            "Choose a sound, or drop it here",
-            "file-button",
-        ]
-        choose_by_key(page, sound)
-        page.wait("document.querySelector('.segment') !== null")
-        assert content(page, "#file-line") == ["a talk.wav is translated."]
-        assert content(page, ".segment span") == [one.text for one in offline.segments]
-        times = [f"0:{int(one.start):02}" for one in offline.segments]
-        assert content(page, ".segment time") == times
-        # Another language translates the sound again.
-        page.evaluate("to.value = 'de'; to.dispatchEvent(new Event('change'))")
-        page.wait("document.querySelector('#target').lang === 'de'")
-        assert content(page, ".segment span") == [one.text for one in offline.segments]
-        choose_by_key(page, text)
-        page.wait("document.querySelector('#file-line').classList.contains('wrong')")
-        [message] = content(page, "#file-line")
-        assert "a.txt: not a sound that can be read" in message
+    visit(page, sound_url)
+    choose_by_key(page, sound)
+    page.wait("document.querySelector('.segment') !== null")
+    assert content(page, "#file-line") == ["a talk.wav is translated."]
+    assert content(page, ".segment span") == [one.text for one in offline.segments]
+    times = [f"0:{int(one.start):02}" for one in offline.segments]
+    assert content(page, ".segment time") == times
+
+
+def test_a_file_that_is_no_sound(page: Page, sound_url: str, tmp_path: Path) -> None:
+    visit(page, sound_url)
+    (tmp_path / "a.txt").write_text("no sound")
+    choose_by_key(page, tmp_path / "a.txt")
+    page.wait("document.querySelector('#file-line').classList.contains('wrong')")
+    [message] = content(page, "#file-line")
+    assert "a.txt: not a sound that can be read" in message
+
+
+# The answer for each sound is the model that was asked for, once the test calls answers[NUMBER].
+HELD_SOUNDS = """{ const real = window.fetch; window.answers = [];
+    window.fetch = (path, options) => path !== 'v1/audio/transcriptions' ? real(path, options)
+        : new Promise((resolve) => { const text = options.body.get('model');
+            const segments = [{ start: 0, text }];
+            answers.push(() => resolve(new Response(JSON.stringify({ text, segments })))); }); }"""
+
+
+def choose_language(page: Page, code: str) -> None:
+    page.evaluate(f"to.value = '{code}'; to.dispatchEvent(new Event('change'))")
+
+
+def answer_sound(page: Page, number: int) -> None:
+    """Answer one, and let the page take it."""
+    page.evaluate(f"answers[{number}]()")
+    page.evaluate("window.taken = false; setTimeout(() => { window.taken = true; }, 50)")
+    page.wait("window.taken")
+
+
+def test_another_language_translates_the_sound_again(
+    page: Page, sound_url: str, sound: Path
+) -> None:
+    visit(page, sound_url)
+    page.evaluate(HELD_SOUNDS)
+    choose(page, sound)
+    page.wait("answers.length === 1")
+    answer_sound(page, 0)
+    first = page.evaluate("to.value")
+    assert content(page, ".segment span") == [f"sound-{first}"]
+    other = {"en": "de", "de": "en"}[first]
+    choose_language(page, other)
+    answer_sound(page, 1)
+    assert content(page, ".segment span") == [f"sound-{other}"]
+
+
+def test_the_last_language_of_a_sound_wins_over_a_late_answer(
+    page: Page, sound_url: str, sound: Path
+) -> None:
+    visit(page, sound_url)
+    page.evaluate(HELD_SOUNDS)
+    choose(page, sound)
+    page.wait("answers.length === 1")
+    # Before the first answer, too.
+    choose_language(page, "de")
+    choose_language(page, "en")
+    assert page.evaluate("answers.length") == 3
+    answer_sound(page, 1)
+    assert content(page, ".segment span") == []
+    assert content(page, "#file-line") == ["Translating a talk.wav …"]
+    assert page.evaluate("document.getElementById('file-button').disabled")
+    answer_sound(page, 2)
+    answer_sound(page, 0)
+    assert content(page, ".segment span") == ["sound-en"]
+    assert not page.evaluate("document.getElementById('file-button').disabled")
+
+
+def test_a_text_wins_over_the_late_answer_for_a_sound(
+    page: Page, url: str, sound: Path, answers: dict[str, Any]
+) -> None:
+    visit(page, url)
+    page.evaluate(HELD_SOUNDS)
+    choose(page, sound)
+    page.wait("window.answers.length === 1")
+    translated(page, TEXT, answers)
+    assert content(page, "#file-line") == []
+    answer_sound(page, 0)
+    assert content(page, ".segment span") == []
+    wait_for(page, "#target", answers[TEXT]["translatedText"])
+    assert not page.evaluate("document.getElementById('file-button').disabled")
 
 
 def choose_by_key(page: Page, file: Path) -> None:

@@ -15,6 +15,7 @@ from tests.helpers.decoding.file_translators import (
     write_sound,
 )
 from transformer.__main__ import main
+from transformer.commands.line_files import PartFiles
 from transformer.decoding.translator import Translator
 from transformer.interchange.export_formats import FORMATS, Format
 from transformer.settings.commands import ExportConfig
@@ -71,11 +72,6 @@ def test_subtitles_of_a_sound(home: Path, capfd: pytest.CaptureFixture[str]) -> 
     [
         (["checkpoint=speech.ckpt"], "lines:2: format=srt is of one sound; give one line a call"),
         (["checkpoint=image.ckpt"], "format=srt has the times of a sound, and the sources of this"),
-        (
-            ["checkpoint=speech.ckpt", "attention=true"],
-            "attention=true: format=srt has no place for it; add format=json",
-        ),
-        (["checkpoint=speech.ckpt", "output=o", "launch=ray"], "leave out launch=ray"),
     ],
 )
 @pytest.mark.parametrize("output", [[], ["output=out"]])
@@ -91,6 +87,49 @@ def test_what_has_no_subtitles(
     out, error = capfd.readouterr()
     assert message in error and error.count("\n") == 1
     assert (out, (home / "out").exists()) == ("", False)
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        (["attention=true"], "attention=true: format=srt has no place for it; add format=json"),
+        (["output=o", "launch=ray"], "leave out launch=ray"),
+    ],
+)
+def test_keys_that_subtitles_exclude(
+    capsys: pytest.CaptureFixture[str], keys: list[str], message: str
+) -> None:
+    call = ["translate", "checkpoint=speech.ckpt", "input=lines", "format=srt"]
+    assert main([*call, *keys]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+
+
+def test_subtitles_that_were_cut_begin_anew(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (home / "lines").write_text("files/a.wav\n")
+    call = ["translate", "checkpoint=speech.ckpt", "input=lines", "output=a.srt", "format=srt"]
+
+    def cut(parts: PartFiles) -> None:
+        part = parts.path(0)
+        part.write_bytes(b"".join(part.read_bytes().splitlines(keepends=True)[:5]))
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PartFiles, "finish", cut)
+        assert main(call) == 130
+    [part] = home.glob("a.srt.*.part")
+    assert part.read_text().count(" --> ") == 1
+    assert main(call) == 0
+    assert (home / "a.srt").read_text().count(" --> ") == 3
+    assert list(home.glob("a.srt.*")) == []
+
+
+def test_a_sound_without_words_has_no_cue(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (home / "lines").write_text("\n")
+    call = ["translate", "checkpoint=speech.ckpt", "input=lines"]
+    for form, written in (("srt", ""), ("vtt", "WEBVTT\n")):
+        assert main([*call, f"format={form}"]) == 0
+        assert capfd.readouterr().out == written
 
 
 def test_one_process_writes_subtitles(

@@ -54,6 +54,11 @@ def test_translations_that_reach_the_longest_length_are_counted(
     assert tiny_translator(max_length_offset=12, max_length=14).max_subwords == 13
 
 
+def test_a_text_has_no_silence() -> None:
+    [translation] = tiny_translator().translate(["a dog"])
+    assert translation.no_speech == ()
+
+
 def test_a_batch_keeps_the_budget_and_uses_it(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[tuple[int, int]] = []
 

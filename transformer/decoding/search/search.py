@@ -8,7 +8,7 @@ whether the model gave NaN; on CUDA it has started the next step before. Hypothe
 """
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Protocol, TypeVar, runtime_checkable
 
 import torch
@@ -81,7 +81,7 @@ class Hypothesis:
     """The log-probability divided by the length penalty; searches rank by it."""
     log_probability: float
     """Natural logarithm, of the subwords and the end of the sentence."""
-    no_speech: float | None = None
+    no_speech: float | None = field(default=None, compare=False)
     """Of a sound: the probability that nobody speaks, if the model gives it."""
 
 
@@ -110,10 +110,10 @@ class Rows:
     def select(self: R, rows: Int[Tensor, " kept"]) -> R:
         """Only these rows."""
         selected = {}
-        for field in fields(self):
-            part = getattr(self, field.name)
+        for member in fields(self):
+            part = getattr(self, member.name)
             is_tensor = isinstance(part, Tensor)
-            selected[field.name] = part.index_select(0, rows) if is_tensor else part.select(rows)
+            selected[member.name] = part.index_select(0, rows) if is_tensor else part.select(rows)
         return replace(self, **selected)
 
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from transformer.decoding.search.search import LogProbabilities, LookingAhead, StepFunction
@@ -17,11 +17,33 @@ FIRST_TIME = 50
 """Of the times, the last with which a text may begin: that of 1 s."""
 
 
+class SilenceRecorder:
+    """Records, of each sound of one search, the probability that nobody speaks.
+
+    It is that of a ``symbol`` as the first token. Source: Radford et al. 2022, section 4.5.
+    """
+
+    def __init__(self, symbol: int | None) -> None:
+        """Read the id of the symbol; None for a model without it."""
+        self.symbol = symbol
+        self._log_probabilities: Float[Tensor, " batch"] | None = None
+
+    def __call__(self, log_probabilities: LogProbabilities) -> None:
+        if self.symbol is not None:
+            # A copy: later steps overwrite the log-probabilities.
+            self._log_probabilities = log_probabilities[:, 0, self.symbol].clone()
+
+    def probabilities(self) -> list[float] | None:
+        """After the search; None without the symbol."""
+        recorded = self._log_probabilities
+        return None if recorded is None else recorded.exp().tolist()
+
+
 class PromptedStep:
     """Wraps a ``StepFunction``: hypotheses continue a ``prompt``, which is no part of them.
 
-    No hypothesis begins with a token of ``never_first``. ``first`` is told the log-probabilities
-    after the symbol of the beginning, before the prompt.
+    No hypothesis begins with a token of ``never_first``. ``on_first_step`` is told the
+    log-probabilities after the symbol of the beginning, before the prompt.
     """
 
     def __init__(
@@ -29,13 +51,13 @@ class PromptedStep:
         step: StepFunction,
         prompt: Int[Tensor, "batch length"],
         never_first: Int[Tensor, " banned"],
-        first: Callable[[LogProbabilities], object] = lambda log_probabilities: None,
+        on_first_step: Callable[[LogProbabilities], object] = lambda log_probabilities: None,
     ) -> None:
         assert not isinstance(step, LookingAhead)
         self.step = step
         self.prompt: Tensor | None = prompt
         self.never_first = never_first
-        self.first = first
+        self.on_first_step = on_first_step
         self.reorder = step.reorder
         self.keep = step.keep
 
@@ -43,7 +65,7 @@ class PromptedStep:
         log_probabilities = self.step(tokens)
         if self.prompt is None:
             return log_probabilities
-        self.first(log_probabilities)
+        self.on_first_step(log_probabilities)
         for column in self.prompt.unbind(1):
             # batch -> batch beam
             log_probabilities = self.step(column[:, None].expand(tokens.shape))

@@ -8,6 +8,8 @@ const SOUNDS = [".wav", ".flac", ".ogg", ".mp3"];
 let formats = []; // of documents; none if no model reads text
 let heard = () => {}; // is told the answer for a sound
 let shown = null; // the sound whose translation is shown
+let pending = null; // the sound whose translation is on its way
+let sending = new AbortController(); // of the last file
 
 const isDocument = (file) => formats.some((format) => file.name.toLowerCase().endsWith(format));
 
@@ -18,38 +20,57 @@ function say(failed, ...parts) {
 }
 
 async function send(file) {
+  // One file at a time: the answer for an earlier one is dropped.
+  sending.abort();
+  sending = new AbortController();
+  const { signal } = sending;
+  const asked = { ...chosen(), signal };
+  pending = isDocument(file) ? null : file;
+  // The languages chosen from now on are of the text again.
+  if (!pending) shown = null;
   say(false, "Translating ", make("bdi", {}, file.name), " …");
   $("file-button").disabled = true;
   try {
-    if (!isDocument(file)) {
-      heard(await transcribe(file, chosen()));
+    const answer = await (pending ? transcribe : translateFile)(file, asked);
+    if (signal.aborted) return;
+    if (pending) {
+      heard(answer);
       shown = file;
       say(false, make("bdi", {}, file.name), " is translated.");
-      return;
+    } else {
+      const link = make("a", { href: answer, download: "" }, "Download the translation");
+      say(false, make("bdi", {}, file.name), " is translated. ", link);
+      // Who goes on typing meanwhile keeps the focus.
+      if ([document.body, $("file-button")].includes(document.activeElement)) link.focus();
     }
-    const link = make("a", { href: await translateFile(file, chosen()), download: "" }, "Download the translation");
-    say(false, make("bdi", {}, file.name), " is translated. ", link);
-    // Who goes on typing meanwhile keeps the focus.
-    if ([document.body, $("file-button")].includes(document.activeElement)) link.focus();
   } catch (error) {
+    if (signal.aborted) return;
     say(true, make("bdi", {}, file.name), ` was not translated: ${error.message.replace(/^Invalid request: /, "")}`);
-  } finally {
-    $("file-button").disabled = false;
-    // A disabled button loses the focus.
-    if (document.activeElement === document.body) $("file-button").focus();
   }
+  done();
 }
 
-// A failure is of no more use once one goes on with a text, and a sound is shown no more.
+function done() {
+  pending = null;
+  $("file-button").disabled = false;
+  // A disabled button loses the focus.
+  if (document.activeElement === document.body) $("file-button").focus();
+}
+
+// A failure is of no more use once one goes on with a text; a sound is shown no more, nor later.
 export function typed() {
-  if (shown || line.classList.contains("wrong")) line.hidden = true;
+  if (shown || pending || line.classList.contains("wrong")) line.hidden = true;
   shown = null;
+  if (!pending) return;
+  sending.abort();
+  done();
 }
 
-// Translates the sound that is shown, if there is one, between the languages that are chosen now.
+// Translates the last sound, if it is shown or on its way, between the languages that are chosen now.
 export function again() {
-  if (shown) send(shown);
-  return Boolean(shown);
+  const sound = pending || shown;
+  if (sound) send(sound);
+  return Boolean(sound);
 }
 
 export function start({ filesTranslation, supportedFilesFormat, sourceKinds }, soundTranslated) {

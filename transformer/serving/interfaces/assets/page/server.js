@@ -70,23 +70,23 @@ export async function translate(text, { source, target, alternatives, more, ...c
 }
 
 // The address of the translated file, below this page whatever the server is called outside.
-export async function translateFile(file, { source, target }) {
+export async function translateFile(file, { source, target, signal }) {
   const body = new FormData();
   for (const [name, value] of Object.entries({ file, source, target, api_key: key() })) {
     if (value !== undefined) body.append(name, value);
   }
-  const { translatedFileUrl } = await ask("translate_file", { method: "POST", body });
+  const { translatedFileUrl } = await ask("translate_file", { method: "POST", body, signal });
   return `download_file/${translatedFileUrl.split("/download_file/").pop()}`;
 }
 
 // The text and the timed segments of a sound, by the interface of OpenAI.
-export async function transcribe(file, { source, target }) {
+export async function transcribe(file, { source, target, signal }) {
   const body = new FormData();
   body.append("file", file);
   body.append("model", `${source}-${target}`);
   body.append("response_format", "verbose_json");
   const headers = key() ? { Authorization: `Bearer ${key()}` } : {};
-  return ask("v1/audio/transcriptions", { method: "POST", headers, body });
+  return ask("v1/audio/transcriptions", { method: "POST", headers, body, signal });
 }
 
 function rest(seconds, signal) {
