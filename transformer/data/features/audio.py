@@ -14,8 +14,8 @@ from jaxtyping import Float
 
 from transformer.common.errors import InputError
 from transformer.common.packages import require_package
-from transformer.data.features.reference import Reference, opened, source_errors
-from transformer.data.features.signatures import content_errors
+from transformer.data.features.reference import Reference
+from transformer.data.features.signatures import opened_as
 
 _BLOCK = 1 << 20
 # Hz; what a header has below is damage, and would fill the memory.
@@ -56,16 +56,7 @@ def read_audio(reference: Reference, sample_rate: int) -> Float[np.ndarray, " sa
     import soundfile
     import soxr
 
-    with (
-        source_errors(
-            reference,
-            "a sound",
-            _ADVICE,
-            soundfile.SoundFileError,
-        ),
-        opened(reference) as file,
-        content_errors(file, "speech", soundfile.SoundFileError),
-    ):
+    with opened_as("speech", reference, "a sound", _ADVICE, soundfile.SoundFileError) as file:
         samples, rate = _samples(file, reference)
         if not np.isfinite(samples).all():
             raise InputError("samples are NaN or infinite; write the file again, or leave it out")
@@ -85,9 +76,7 @@ def sound_seconds(reference: Reference) -> float:
     import soundfile
 
     with (
-        source_errors(reference, "a sound", _ADVICE, soundfile.SoundFileError),
-        opened(reference) as file,
-        content_errors(file, "speech"),
+        opened_as("speech", reference, "a sound", _ADVICE, soundfile.SoundFileError) as file,
         _opened_sound(file) as sound,
     ):
         end = sound.frames / sound.samplerate
