@@ -120,7 +120,7 @@ CASES: list[Case] = [
     ("speech", "cut.ogg", lambda: half(LONG_OGG), "", ENDS),
     ("speech", "cut_page.ogg", lambda: LONG_OGG[:-1], "", ENDS),
     ("speech", "cut_header.ogg", lambda: LONG_OGG[: LONG_OGG.rfind(b"OggS") + 20], "", ENDS),
-    ("speech", "last_page.ogg", lambda: LONG_OGG[: LONG_OGG.rfind(b"OggS")], "", ENDS),
+    ("speech", "two.ogg", lambda: LONG_OGG + LONG_OGG, "", "several streams"),
     ("speech", "codec.wav", lambda: at(sound(), 20, b"\x99"), "", "WAV file cannot be read"),
     ("speech", "ogg.parquet", lambda: parquet({"a": [half(LONG_OGG)]}), "#row=0", ENDS),
     ("speech", "damaged.flac", lambda: scribbled(sound(kind="FLAC")), "", "flac|psf_fseek"),
