@@ -167,12 +167,11 @@ def reason_of(error: Exception) -> str:
     return " ".join(str(error).split())[:200].rstrip(". ") or type(error).__name__
 
 
-def check_file(source: str) -> None:
+def check_file(path: str) -> None:
     """Raise InputError if the file of a source is missing or a folder; it is not read.
 
-    A blank source and a URL pass.
+    A blank path and a URL pass.
     """
-    path = Reference.parse(source).path
     if not path.strip() or "://" in path:
         return
     with source_errors(path, "a file", "correct the path"):
