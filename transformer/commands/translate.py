@@ -24,7 +24,7 @@ from transformer.commands.line_files import (
 from transformer.common.errors import InputError, errors_name
 from transformer.common.escaping import escaped
 from transformer.common.files import given_path
-from transformer.data.features.reference import check_file
+from transformer.data.features.reference import Reference, check_file
 from transformer.data.text.lines import file_digest, read_lines
 from transformer.data.text.parallel import source_state
 from transformer.data.tokenization.tags import parse_tags
@@ -139,7 +139,7 @@ def existing_files(requests: Iterable[str | Request], where: LineName) -> Iterat
     """
     for index, request in enumerate(requests):
         with errors_name(where(index)):
-            check_file(Request.from_line(request).text)
+            check_file(Reference.parse(Request.from_line(request).text).path)
         yield request
 
 

@@ -188,7 +188,8 @@ def source_windows(
 
 def check_fits(source: ReadSource, tokenizer: Tokenizer, limits: SourceLimits) -> None:
     """Raise InputError for a picture or an array that is longer than the model knows."""
-    if tokenizer.vector_source.config.kind != "speech" and len(source_windows(source, limits)) > 1:
+    is_sound = tokenizer.vector_source.config.kind == "speech"
+    if not is_sound and len(source.vectors) > limits.longest:
         raise InputError(
             f"{source}: {len(source.vectors):,} vectors, and the model reads {limits.longest:,}; "
             "give less, or train with a larger model.max_source_length"
@@ -208,7 +209,6 @@ def file_segments(
     """
     if constraints and constraints.terms:
         raise InputError("terms are words of a source text, and this source is a file")
-    check_fits(source, tokenizer, limits)
     parts = source_windows(source, limits, tokenizer.vector_source.extractor.window)
     segments = []
     for index, part in enumerate(parts):

@@ -441,16 +441,21 @@ class Translator:
         """The requests with the vectors of their files; an InputError names the line."""
         for index, request in enumerate(requests):
             with errors_name(name(index)):
-                source = self.tokenizer.vector_source.opened(request.text)
-                check_fits(source, self.tokenizer, self.limits)
+                source = self._opened(request.text)
             yield replace(request, text=source)
+
+    def _opened(self, file: str) -> ReadSource:
+        """The vectors of a file; InputError if it is too long, and cannot be cut into windows."""
+        source = self.tokenizer.vector_source.opened(file)
+        check_fits(source, self.tokenizer, self.limits)
+        return source
 
     def _split(
         self, texts: Sequence[str], constraints: Sequence[Constraints | None]
     ) -> list[list[Segment]]:
         """The segments of each text; a blank text has none."""
         if self.tokenizer.reads_files:
-            sources = self._opened(texts)
+            sources = self._with_languages(list(map(self._opened, texts)))
             target_tags = self.tokenizer.target_tags(sources)
             if self.timestamps:
                 # The last symbol is that of a text without times.
@@ -469,10 +474,9 @@ class Translator:
             for text, subwords, constraint, tags in rows
         ]
 
-    def _opened(self, files: Sequence[str]) -> list[ReadSource]:
-        """The vectors of files, with their tags; the language of a sound is detected."""
+    def _with_languages(self, sources: list[ReadSource]) -> list[ReadSource]:
+        """Detect the languages of sounds, if the model has tags of them and the sound has none."""
         tokenizer = self.tokenizer
-        sources = list(map(tokenizer.vector_source.opened, files))
         if not tokenizer.tags.detects_language:
             return sources
         tags = [

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from transformer.common.errors import BadSource, InputError
+from transformer.common.errors import BadSource, InputError, errors_name
 from transformer.common.files import locked, remembered
 from transformer.data.features.reference import Reference, check_file
 from transformer.data.text.lines import file_digest, text_hash
@@ -120,24 +120,31 @@ def numbered(split: Split) -> Iterator[NumberedPair]:
 def check_sources(split: Split) -> None:
     """Raise InputError if files of sources are missing; it names the first, and counts the others.
 
-    They are not read.
+    They are not read. A wrong part of a file is an error of its own.
     """
     corpus = split.corpus
     if not corpus.source_files:
         return
-    errors: dict[str, str] = {}
+    checked: set[str] = set()
+    errors: list[str] = []
     for line, source, *_ in numbered(split):
+        with errors_name(f"{split.location}:{line}"):
+            path = Reference.parse(source).path
+        # A text may name many parts of one file.
+        if path in checked:
+            continue
+        checked.add(path)
         try:
-            check_file(source)
+            check_file(path)
         except InputError as error:
             message = f"{split.location}:{line}: {error}"
-            if line == 1 and corpus.kind == "tsv" and not Path(source).suffix:
+            if line == 1 and corpus.kind == "tsv" and not Path(path).suffix:
                 message += ", or delete the line: a TSV file has no header"
-            errors.setdefault(source, message)
+            errors.append(message)
     if errors:
         others = len(errors) - 1
         more = f" ({others:,} more of its files cannot be opened)" if others else ""
-        raise InputError(next(iter(errors.values())) + more)
+        raise InputError(errors[0] + more)
 
 
 @contextmanager

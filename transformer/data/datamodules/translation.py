@@ -143,8 +143,7 @@ class TranslationData(BatchModule):
     def prepare_data(self) -> None:
         """Learn the vocabulary and encode the text, unless they are in the cache."""
         if self._stream is not None:
-            for split in self.splits:
-                self.texts(split)
+            self._check_files([])
             _ = self._stream.fingerprint  # finds the shards before the tokenizer is learned
             _ = self.tokenizer
             self._encoded_path("validation")

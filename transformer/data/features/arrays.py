@@ -6,8 +6,8 @@ import numpy as np
 from jaxtyping import Float
 
 from transformer.common.errors import InputError
-from transformer.data.features.reference import Reference, opened, source_errors
-from transformer.data.features.signatures import content_errors
+from transformer.data.features.reference import Reference
+from transformer.data.features.signatures import opened_as
 from transformer.settings.sources import VectorsConfig
 
 _ADVICE = "write it with numpy.save as an array of numbers, length × channels, or leave it out"
@@ -20,11 +20,8 @@ def read_array(reference: Reference, config: VectorsConfig) -> Float[np.ndarray,
     or infinity, or that is damaged. Pickled objects are not loaded.
     """
     magic = np.lib.format.MAGIC_PREFIX
-    with (
-        source_errors(reference, "an array", _ADVICE, EOFError, MemoryError, TokenError),
-        opened(reference) as file,
-        content_errors(file, "vectors"),
-    ):
+    errors = (EOFError, MemoryError, TokenError)
+    with opened_as("vectors", reference, "an array", _ADVICE, *errors) as file:
         if reference.start or reference.end is not None or reference.speed != 1:
             raise InputError("an array has no times and no speed; leave out #t= and speed=")
         if file.read(len(magic)) != magic:

@@ -14,8 +14,8 @@ from jaxtyping import Float
 
 from transformer.common.errors import InputError
 from transformer.common.packages import require_package
-from transformer.data.features.reference import Reference, opened, source_errors
-from transformer.data.features.signatures import content_errors
+from transformer.data.features.reference import Reference
+from transformer.data.features.signatures import opened_as
 
 _BLOCK = 1 << 20
 # Hz; what a header has below is damage, and would fill the memory.
@@ -25,9 +25,13 @@ _LOWEST_RATE = 1000
 _MOST_OF_MP3 = 100
 _FIRST_FRAME = 1 << 11
 _CUT = "the file ends before its sound does; copy it again, or leave it out"
-# Bytes of the largest page: a header, the lengths of 255 segments, and as many of 255 bytes.
-_OGG_PAGE = 27 + 255 + 255 * 255
-_OGG_LAST = 4
+_CHAINED = (
+    "the file has several streams of sound one after another, and only the first would be read; "
+    "convert it (ffmpeg -i OLD.ogg NEW.wav), or give each stream as a file"
+)
+_OGG_PAGE = b"OggS"
+_OGG_HEADER = 27
+_OGG_FIRST = 2
 # soundfile's number of samples if the header has none.
 _UNKNOWN = 1 << 62
 # What a program writes that does not know the length, since it writes to a pipe.
@@ -56,16 +60,7 @@ def read_audio(reference: Reference, sample_rate: int) -> Float[np.ndarray, " sa
     import soundfile
     import soxr
 
-    with (
-        source_errors(
-            reference,
-            "a sound",
-            _ADVICE,
-            soundfile.SoundFileError,
-        ),
-        opened(reference) as file,
-        content_errors(file, "speech", soundfile.SoundFileError),
-    ):
+    with opened_as("speech", reference, "a sound", _ADVICE, soundfile.SoundFileError) as file:
         samples, rate = _samples(file, reference)
         if not np.isfinite(samples).all():
             raise InputError("samples are NaN or infinite; write the file again, or leave it out")
@@ -85,9 +80,7 @@ def sound_seconds(reference: Reference) -> float:
     import soundfile
 
     with (
-        source_errors(reference, "a sound", _ADVICE, soundfile.SoundFileError),
-        opened(reference) as file,
-        content_errors(file, "speech"),
+        opened_as("speech", reference, "a sound", _ADVICE, soundfile.SoundFileError) as file,
         _opened_sound(file) as sound,
     ):
         end = sound.frames / sound.samplerate
@@ -138,8 +131,7 @@ def _opened_sound(file: BufferedIOBase) -> Iterator[Any]:
             number = copy.fileno()
         else:
             number = file.fileno()
-        if _is_cut_ogg(file):
-            raise InputError(_CUT)
+        _check_ogg(file)
         os.lseek(number, 0, os.SEEK_SET)
         try:
             sound = soundfile.SoundFile(number, closefd=False)
@@ -181,19 +173,37 @@ def _is_cut(sound: Any) -> bool:
     return int(sizes[2]) < int(sizes[1]) < _WAV_UNKNOWN
 
 
-def _is_cut_ogg(file: BufferedIOBase) -> bool:
-    """Whether an Ogg file ends before the last page of its stream (RFC 3533, section 6).
+def _check_ogg(file: BufferedIOBase) -> None:
+    """Raise InputError for an Ogg file that ends in a page, or with a stream after the first.
 
-    libsndfile reads the pages that are there. Of streams one after another, the end counts.
+    libsndfile reads the whole pages of the first stream, and is silent about others. The pages are
+    those of RFC 3533, section 6. The last need not be marked as the end (RFC 7845, section 3); what
+    follows it and is no page is a tag. Streams side by side all begin before the sound of one.
     """
     file.seek(0)
-    if file.read(4) != b"OggS":
-        return False
+    if file.read(len(_OGG_PAGE)) != _OGG_PAGE:
+        return
     size = file.seek(0, os.SEEK_END)
-    file.seek(max(0, size - _OGG_PAGE))
-    end = file.read()
-    page = end[max(0, end.rfind(b"OggS")) :]
-    if len(page) < 27 or not page[5] & _OGG_LAST:
-        return True
-    segments = page[27 : 27 + page[26]]
-    return len(page) < 27 + page[26] + sum(segments)
+    page = 0
+    in_sound = False
+    while page < size:
+        file.seek(page)
+        header = file.read(_OGG_HEADER)
+        if not header.startswith(_OGG_PAGE[: len(header)]):
+            # libsndfile, too, goes on at the next page.
+            file.seek(page)
+            following = file.read().find(_OGG_PAGE)
+            if following < 0:
+                return
+            page += following
+            continue
+        if len(header) < _OGG_HEADER:
+            raise InputError(_CUT)
+        is_first = bool(header[5] & _OGG_FIRST)
+        if is_first and in_sound:
+            raise InputError(_CHAINED)
+        in_sound = not is_first
+        lengths = file.read(header[26])
+        page += _OGG_HEADER + header[26] + sum(lengths)
+    if page > size:
+        raise InputError(_CUT)

@@ -10,8 +10,8 @@ from jaxtyping import Float
 
 from transformer.common.errors import InputError
 from transformer.common.packages import require_package
-from transformer.data.features.reference import Reference, opened, source_errors
-from transformer.data.features.signatures import content_errors
+from transformer.data.features.reference import Reference
+from transformer.data.features.signatures import opened_as
 from transformer.settings.sources import ImageConfig
 
 if TYPE_CHECKING:
@@ -52,11 +52,7 @@ def read_picture(
         struct.error,
         KeyError,
     )
-    with (
-        source_errors(reference, "a picture", _ADVICE, *errors),
-        opened(reference) as file,
-        content_errors(file, "image", *errors),
-    ):
+    with opened_as("image", reference, "a picture", _ADVICE, *errors) as file:
         if reference.start or reference.end is not None or reference.speed != 1:
             raise InputError("a picture has no times and no speed; leave out #t= and speed=")
         picture = _scaled(_flat(_decoded(file), config.channels), config)

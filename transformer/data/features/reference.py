@@ -157,16 +157,21 @@ def source_errors(
     except PermissionError as error:
         raise InputError(f"{name}: permission denied; make the file readable") from error
     except expected as error:
-        reason = " ".join(str(error).split())[:200].rstrip(". ") or type(error).__name__
-        raise InputError(f"{name}: not {what} that can be read ({reason}); {advice}") from error
+        raise InputError(
+            f"{name}: not {what} that can be read ({reason_of(error)}); {advice}"
+        ) from error
 
 
-def check_file(source: str) -> None:
+def reason_of(error: Exception) -> str:
+    """The message of an error as a part of one line."""
+    return " ".join(str(error).split())[:200].rstrip(". ") or type(error).__name__
+
+
+def check_file(path: str) -> None:
     """Raise InputError if the file of a source is missing or a folder; it is not read.
 
-    A blank source and a URL pass.
+    A blank path and a URL pass.
     """
-    path = Reference.parse(source).path
     if not path.strip() or "://" in path:
         return
     with source_errors(path, "a file", "correct the path"):

@@ -1,4 +1,4 @@
-"""Formats of files by their first bytes, to explain why a decoder refuses one."""
+"""Sources whose format is known by their first bytes, to explain why a decoder refuses one."""
 
 import re
 from collections.abc import Iterator
@@ -7,6 +7,7 @@ from io import BufferedIOBase
 from typing import NamedTuple
 
 from transformer.common.errors import InputError
+from transformer.data.features.reference import Reference, opened, reason_of, source_errors
 from transformer.settings.sources import SourceKind
 
 
@@ -31,27 +32,29 @@ _LONGEST = 12
 
 
 @contextmanager
-def content_errors(
-    file: BufferedIOBase, kind: SourceKind, *errors: type[Exception]
-) -> Iterator[None]:
-    """Turn an OSError, a ValueError or one of these into an InputError, if the format is known."""
+def opened_as(
+    kind: SourceKind, reference: Reference, what: str, advice: str, *errors: type[Exception]
+) -> Iterator[BufferedIOBase]:
+    """The bytes of a source (`opened`), whose `source_errors` tell its format if that is known."""
     expected: tuple[type[Exception], ...] = (OSError, ValueError, *errors)
-    try:
-        yield
-    except expected as error:
-        file.seek(0)
-        start = file.read(_LONGEST)
-        found = next((one for one in _SIGNATURES if one.start.match(start)), None)
-        if found is None:
-            raise
-        if found.kind != kind:
+    with source_errors(reference, what, advice, *errors), opened(reference) as file:
+        try:
+            yield file
+        except expected as error:
+            file.seek(0)
+            start = file.read(_LONGEST)
+            signature = next((known for known in _SIGNATURES if known.start.match(start)), None)
+            if signature is None:
+                raise
+            if signature.kind != kind:
+                raise InputError(
+                    f"its content is {signature.name}, which data.source_kind={kind} does not "
+                    "read; replace it, or train a model with "
+                    f"data.source_kind={signature.kind}"
+                ) from error
+            if kind == "vectors":
+                raise  # a whole file may have another type of numbers
             raise InputError(
-                f"its content is {found.name}, which data.source_kind={kind} does not read; "
-                f"replace it, or train a model with data.source_kind={found.kind}"
+                f"the {signature.name} file cannot be read ({reason_of(error)}); copy it again, "
+                "convert it, or leave it out"
             ) from error
-        if kind == "vectors":
-            raise  # a whole file may have another type of numbers
-        reason = " ".join(str(error).split())[:200].rstrip(". ") or type(error).__name__
-        raise InputError(
-            f"the {found.name} file is damaged or cut ({reason}); copy it again, or leave it out"
-        ) from error

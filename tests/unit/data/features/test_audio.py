@@ -12,7 +12,7 @@ import soundfile
 
 from transformer.common.errors import InputError
 from transformer.common.packages import MissingPackage
-from transformer.data.features.audio import read_audio
+from transformer.data.features.audio import read_audio, sound_seconds
 from transformer.data.features.reference import Reference
 
 RATE = 16_000
@@ -131,15 +131,72 @@ def test_an_mp3_that_does_not_know_its_length(tmp_path: Path, tags: int) -> None
     assert len(read(tmp_path / "c.mp3")) == len(sound)
 
 
-@pytest.mark.parametrize("subtype", ["VORBIS", "OPUS"])
-def test_ogg_streams_one_after_another_and_tags_at_the_end(tmp_path: Path, subtype: str) -> None:
-    """The whole sound is there: its last page ends a stream."""
+def ogg(subtype: str, seconds: float = 1.0) -> bytes:
     data = io.BytesIO()
-    soundfile.write(data, tone(), RATE, format="OGG", subtype=subtype)
-    stream = data.getvalue()
-    for content in (stream, stream + stream, stream + b"TAG" + bytes(125)):
-        (tmp_path / "a.ogg").write_bytes(content)
-        np.testing.assert_allclose(read(tmp_path / "a.ogg")[:RATE], tone(), atol=0.05)
+    soundfile.write(data, tone(seconds), RATE, format="OGG", subtype=subtype)
+    return data.getvalue()
+
+
+OGG = pytest.mark.parametrize("subtype", ["VORBIS", "OPUS"])
+
+
+@pytest.mark.parametrize(
+    ("subtype", "tags"),
+    [
+        *(
+            (subtype, tags)
+            for subtype in ("VORBIS", "OPUS")
+            for tags in (b"TAG" + bytes(125), b"Oggs")
+        ),
+        # More than a page has (65,307), which libsndfile 1.2 takes for damage after Opus.
+        ("VORBIS", b"APETAGEX" + bytes(90_000)),
+    ],
+)
+def test_ogg_with_tags_at_the_end(tmp_path: Path, subtype: str, tags: bytes) -> None:
+    (tmp_path / "a.ogg").write_bytes(ogg(subtype) + tags)
+    samples = read(tmp_path / "a.ogg")
+    assert len(samples) == RATE
+    np.testing.assert_allclose(samples, tone(), atol=0.05)
+
+
+@OGG
+def test_ogg_whose_last_page_is_not_marked_as_the_end(tmp_path: Path, subtype: str) -> None:
+    """That of a recorder that was switched off: whole pages without the last."""
+    whole = ogg(subtype, 20.0)
+    end = whole.rfind(b"OggS")
+    last = whole.rfind(b"OggS", 0, end)
+    assert not whole[last + 5] & 4
+    (tmp_path / "a.ogg").write_bytes(whole[:end])
+    samples = read(tmp_path / "a.ogg")
+    # A page has the number of samples up to its end; Opus counts at 48 kHz, from 312 on.
+    position = int.from_bytes(whole[last + 6 : last + 14], "little")
+    assert len(samples) == (position if subtype == "VORBIS" else (position - 312) // 3)
+    assert len(samples) > 15 * RATE
+    np.testing.assert_allclose(samples, tone(20.0)[: len(samples)], atol=0.05)
+
+
+@OGG
+def test_ogg_that_is_cut(tmp_path: Path, subtype: str) -> None:
+    """In its last page, in the header of that, or in the name of the page."""
+    whole = ogg(subtype, 20.0)
+    last = whole.rfind(b"OggS")
+    for end in (len(whole) - 1, last + 40, last + 27, last + 20, last + 4, last + 1):
+        (tmp_path / "a.ogg").write_bytes(whole[:end])
+        with pytest.raises(InputError, match="ends before its sound"):
+            read(tmp_path / "a.ogg")
+
+
+@OGG
+@pytest.mark.parametrize("between", [b"", b"TAG" + bytes(125)], ids=["nothing", "tags"])
+def test_ogg_streams_one_after_another_are_refused(
+    tmp_path: Path, subtype: str, between: bytes
+) -> None:
+    """libsndfile reads the first alone, as if it were the whole."""
+    (tmp_path / "a.ogg").write_bytes(ogg(subtype, 20.0) + between + ogg(subtype, 20.0))
+    with pytest.raises(InputError, match=r"several streams .* one after another"):
+        read(tmp_path / "a.ogg")
+    with pytest.raises(InputError, match=r"several streams .* one after another"):
+        sound_seconds(Reference.parse(f"{tmp_path}/a.ogg"))
 
 
 @pytest.mark.parametrize("package", ["soundfile", "soxr"])

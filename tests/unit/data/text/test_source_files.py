@@ -136,10 +136,12 @@ def test_long_texts_and_two_columns_of_one_name_are_refused(tmp_path: Path) -> N
         list(Corpus.of(file, "de", "en"))
 
 
-def prepared(folder: Path, train: str, **changes: object) -> None:
-    """Read all arrays of a training text, whose validation text is good."""
+def prepared(
+    folder: Path, train: str, validation: str = "good.npy\tone\n", **changes: object
+) -> None:
+    """Read all arrays of a training text, and those of a validation text, by default a good one."""
     np.save(folder / "good.npy", np.ones((4, 3)))
-    (folder / "validation.tsv").write_text("good.npy\tone\n")
+    (folder / "validation.tsv").write_text(validation)
     data = data_config(
         folder,
         train=str(folder / train),
@@ -165,13 +167,32 @@ def test_missing_files_are_named_by_line_and_counted(tmp_path: Path) -> None:
         f"{tmp_path}/text.tsv:2: {tmp_path}/none.npy: no such file; correct the path "
         "(1 more of its files cannot be opened)"
     )
+    text = "".join(f"none.npy#t={second},\tone\n" for second in range(5))
+    (tmp_path / "text.tsv").write_text(text)
+    with pytest.raises(InputError, match=r"text\.tsv:1: .*/none\.npy: no such file; [^(]*$"):
+        prepared(tmp_path, "text.tsv")
+    (tmp_path / "text.tsv").write_text(text + "good.npy#speed=3\tone\n")
+    with pytest.raises(InputError, match=r"text\.tsv:6: .*/good\.npy#speed=3: speed=3 is not"):
+        prepared(tmp_path, "text.tsv")
     (tmp_path / "text.tsv").write_text("path\tsentence\ngood.npy\tone\n")
     with pytest.raises(InputError, match=r"text\.tsv:1: .*/path: no such file; .* no header$"):
         prepared(tmp_path, "text.tsv")
     prepared(tmp_path, "validation.tsv")
 
 
-@pytest.mark.parametrize("streaming", [False, True], ids=["whole", "stream"])
+STREAMING = pytest.mark.parametrize("streaming", [False, True], ids=["whole", "stream"])
+
+
+@STREAMING
+def test_missing_files_of_the_validation_text_are_named(tmp_path: Path, streaming: bool) -> None:
+    (tmp_path / "text.tsv").write_text("good.npy\tone\n")
+    validation = "good.npy\tone\nnone.npy\tone\nno.npy\ttwo\n"
+    missing = r"/validation\.tsv:2: .*/none\.npy: no such file; .*\(1 more of its files"
+    with pytest.raises(InputError, match=missing):
+        prepared(tmp_path, "text.tsv", validation, streaming=streaming)
+
+
+@STREAMING
 def test_a_bad_file_is_named_by_its_line(tmp_path: Path, streaming: bool) -> None:
     (tmp_path / "bad.npy").write_bytes(b"bad")
     rows = [{"x": "good.npy", "y": ["one", "two"]}, {"x": "bad.npy", "y": "three"}]
