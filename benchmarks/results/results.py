@@ -111,6 +111,17 @@ class Result:
         return Trained(tuple(overrides), folder / f"{self.name}-{seed}")
 
 
+WITH_ADAM = (
+    "optimizer=adam",
+    "optimizer.lr=5e-3",
+    "optimizer.weight_decay=0.0",
+    "schedule=cosine",
+    "schedule.warmup=1000",
+    "model.query_key_norm=false",
+    "trainer.max_steps=12000",
+)
+"""What makes multi30k_tiny the experiment that it was before it took Muon."""
+
 PLAIN = "loss=label_smoothed"
 """Without R-Drop, in half the time."""
 

@@ -48,6 +48,10 @@ TEXT = (
 )
 SETTINGS: dict[str, tuple[str, ...]] = {
     "theirs": (
+        "optimizer=adam",
+        "optimizer.lr=5e-3",
+        "optimizer.weight_decay=0.0",
+        "model.query_key_norm=false",
         "loss=label_smoothed",
         "model.norm_order=post",
         "model.positions=fairseq",

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from benchmarks.results.results import WITH_ADAM
 from benchmarks.support.records import Records, markdown, publish, short
 from benchmarks.support.trained import ROOT, Trained, train_all
 
@@ -40,14 +41,14 @@ MUON = (
     "optimizer=muon optimizer.lr=8e-3 schedule=linear schedule.warmup=300 trainer.max_steps=7000 "
 )
 MULTI30K = {
-    "now": "",
-    "muon": MUON + "model.query_key_norm=true",
-    "muon-self": MUON + "model.query_key_norm=self",
+    "before": " ".join(WITH_ADAM),
+    "muon": MUON + "model.query_key_norm=true optimizer.weight_decay=0.0",
     "muon-decay": MUON + "model.query_key_norm=self optimizer.weight_decay=0.1",
-    "muon-dropout": MUON + "model.query_key_norm=self model.dropout=0.3",
+    "muon-dropout": MUON + "model.query_key_norm=self optimizer.weight_decay=0.1 model.dropout=0.3",
     "muon-batch": MUON
     + "model.query_key_norm=self optimizer.weight_decay=0.1 data.batch_tokens=2560",
 }
+"""Before it had Muon; *muon-decay* is as it is now."""
 ROWS = {"pocket": POCKET, "multi30k_tiny": MULTI30K}
 VALIDATIONS = {"pocket": 130, "multi30k_tiny": 500}
 """Updates from one to the next."""
