@@ -32,7 +32,7 @@ POCKET = {
     "no-norm": "model.query_key_norm=false trainer.max_steps=650",
     "cosine": "schedule=cosine trainer.max_steps=650",
     "momentum": "optimizer.momentum=0.95 trainer.max_steps=650",
-    "decay": "optimizer.weight_decay=0.1 trainer.max_steps=650",
+    "decay": "optimizer.weight_decay=0.1",
     "ema": "callbacks.ema_decay=0.98 trainer.max_steps=650",
 }
 """Pocket before it had Muon, and as it is; those after *muon* change one thing of that row."""
