@@ -212,6 +212,7 @@ def test_another_language_translates_the_sound_again(
     assert content(page, ".segment span") == [f"sound-{first}"]
     other = {"en": "de", "de": "en"}[first]
     choose_language(page, other)
+    page.wait("answers.length === 2")
     answer_sound(page, 1)
     assert content(page, ".segment span") == [f"sound-{other}"]
 
