@@ -92,7 +92,10 @@ _NAMES = 20
 
 def some_of(names: Sequence[str], separator: str = ", ") -> str:
     """The first names of a list that may be long; an ellipsis stands for the others."""
-    return separator.join([*names[:_NAMES], *(["…"] if len(names) > _NAMES else [])])
+    shown = list(names[:_NAMES])
+    if len(names) > _NAMES:
+        shown.append("…")
+    return separator.join(shown)
 
 
 def is_out_of_memory(error: BaseException) -> bool:

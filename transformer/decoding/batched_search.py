@@ -418,7 +418,9 @@ def _step(
 ) -> StepFunction:
     """The step of a model without the tokens that no translation has."""
     device = source.device
-    banned, shortlist, speech = conditions.banned, conditions.shortlist, conditions.speech
+    banned = conditions.banned
+    shortlist = conditions.shortlist
+    speech = conditions.speech
     if speech is not None:
         banned = [token for token in banned if token not in (speech.times or ())]
     banned_tokens = torch.tensor(banned, dtype=torch.long)

@@ -267,7 +267,7 @@ def attention_functions(config: ModelConfig) -> AttentionFunctions:
 
 def build_attention(config: ModelConfig, *, cross: bool = False) -> MultiHeadAttention:
     """Self-attention or cross-attention."""
-    formula, kernel, _ = attention_functions(config)
+    functions = attention_functions(config)
     return MultiHeadAttention(
         config.d_model,
         config.num_heads,
@@ -277,8 +277,8 @@ def build_attention(config: ModelConfig, *, cross: bool = False) -> MultiHeadAtt
         scale_scores=config.scale_scores,
         biases=config.biases,
         dropout=config.attention_dropout,
-        formula=formula,
-        kernel=kernel,
+        formula=functions.formula,
+        kernel=functions.kernel,
     )
 
 

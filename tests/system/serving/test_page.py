@@ -200,13 +200,18 @@ def answer_sound(page: Page, number: int) -> None:
     page.wait("window.taken")
 
 
-def test_another_language_translates_the_sound_again(
-    page: Page, sound_url: str, sound: Path
-) -> None:
-    visit(page, sound_url)
+def hold_sound(page: Page, url: str, sound: Path) -> None:
+    """Send a sound, and hold its answer."""
+    visit(page, url)
     page.evaluate(HELD_SOUNDS)
     choose(page, sound)
     page.wait("answers.length === 1")
+
+
+def test_another_language_translates_the_sound_again(
+    page: Page, sound_url: str, sound: Path
+) -> None:
+    hold_sound(page, sound_url, sound)
     answer_sound(page, 0)
     first = page.evaluate("to.value")
     assert content(page, ".segment span") == [f"sound-{first}"]
@@ -220,10 +225,7 @@ def test_another_language_translates_the_sound_again(
 def test_the_last_language_of_a_sound_wins_over_a_late_answer(
     page: Page, sound_url: str, sound: Path
 ) -> None:
-    visit(page, sound_url)
-    page.evaluate(HELD_SOUNDS)
-    choose(page, sound)
-    page.wait("answers.length === 1")
+    hold_sound(page, sound_url, sound)
     # Before the first answer, too.
     choose_language(page, "de")
     choose_language(page, "en")
@@ -241,10 +243,7 @@ def test_the_last_language_of_a_sound_wins_over_a_late_answer(
 def test_a_text_wins_over_the_late_answer_for_a_sound(
     page: Page, url: str, sound: Path, answers: dict[str, Any]
 ) -> None:
-    visit(page, url)
-    page.evaluate(HELD_SOUNDS)
-    choose(page, sound)
-    page.wait("window.answers.length === 1")
+    hold_sound(page, url, sound)
     translated(page, TEXT, answers)
     assert content(page, "#file-line") == []
     answer_sound(page, 0)

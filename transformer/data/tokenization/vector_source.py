@@ -37,7 +37,7 @@ class VectorSource(Vocabulary):
 
     def read(self, sources: Sequence[str]) -> list[Vectors]:
         """The vectors of each file, none of a blank line; BadSource if one cannot be read."""
-        return [*map(self._vectors, sources)]
+        return list(map(self._vectors, sources))
 
     def _vectors(self, source: str) -> Vectors:
         if isinstance(source, ReadSource):

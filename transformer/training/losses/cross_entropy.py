@@ -89,6 +89,10 @@ class FusedLoss(torch.autograd.Function):
         formula: LogitsFormula,
         kernel: LogitsFormula | None,
     ) -> tuple[Scalar, Float[Tensor, " sum"]]:
+        """Return the loss, and the sums that it is made of; ``ctx`` keeps the gradients.
+
+        ``weights`` are those of the sums, in nats over all tokens.
+        """
         device = hidden.device.type
         dtype = matrix_dtype(config, hidden)
         exact = torch.promote_types(hidden.dtype, torch.float32)
