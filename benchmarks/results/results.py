@@ -55,7 +55,7 @@ class Measured:
         seed: Of the run.
         commit: Of the code that trained it.
         machine: That it was trained on.
-        command: How anyone gets it, but for the seed.
+        command: How anyone gets it with the present code, but for the seed.
         model: Layers, width and inner width.
         parameters: How many.
         updates: How many.
@@ -295,7 +295,7 @@ def summary(records: Sequence[Measured]) -> list[str]:
                 TEST_SETS[result.corpus],
                 IN_WORDS[result.text],
                 result.direction,
-                each(f"`{arguments_of(run)}`" for run in runs),
+                each(arguments_of(run) for run in runs),
                 *(spread([run.scores[name] for run in runs]) for name in ("BLEU", "chrF2")),
                 seeds(runs),
                 f"{statistics.mean(run.hours for run in runs):.2f}",
@@ -309,14 +309,18 @@ def summary(records: Sequence[Measured]) -> list[str]:
     return [
         *markdown(SUMMARY, rows),
         "",
-        f"{trained} and the arguments of the row, on {each(machines)}.",
+        f"{trained} and the arguments of the row, on",
+        f"{'; '.join(dict.fromkeys(machines))}.",
     ]
 
 
 def arguments_of(run: Measured) -> str:
-    """What its command says beside sides and folder."""
+    """What its command says beside sides and folder; those of ``WITH_ADAM`` in one word."""
     said = run.command.removeprefix("python train.py ").split()
-    return " ".join(argument for argument in said if not argument.startswith("data."))
+    shown = [argument for argument in said if not argument.startswith("data.")]
+    if not set(WITH_ADAM) <= set(shown):
+        return f"`{' '.join(shown)}`"
+    return f"`{' '.join(argument for argument in shown if argument not in WITH_ADAM)}`, Adam"
 
 
 def write(new_records: Sequence[Measured]) -> list[str]:
