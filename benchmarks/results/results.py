@@ -285,7 +285,7 @@ def table(records: Sequence[Measured]) -> list[str]:
 def summary(records: Sequence[Measured]) -> list[str]:
     """The table of README: experiments as they are, on text whose metric is BLEU."""
     rows = []
-    machines = []
+    commits: dict[str, list[str]] = {}
     for result in RESULTS:
         runs = [record for record in records if record.name == result.name]
         if not runs or result.changed or result.text not in IN_WORDS:
@@ -302,15 +302,16 @@ def summary(records: Sequence[Measured]) -> list[str]:
                 each(short(run.commit) for run in runs),
             ]
         )
-        machines += [run.machine for run in runs]
+        for run in runs:
+            commits.setdefault(run.machine, []).append(short(run.commit))
     if not rows:
         return []
-    trained = "`python train.py data.source=S data.target=T data.root=FOLDER`"
+    trained = "`python train.py data.source=S data.target=T`"
     return [
         *markdown(SUMMARY, rows),
         "",
-        f"{trained} and the arguments of the row, on",
-        f"{'; '.join(dict.fromkeys(machines))}.",
+        f"{trained} and the arguments of the row, but for pocket also `data.root=FOLDER`, on",
+        "; ".join(f"{machine} ({each(names)})" for machine, names in commits.items()) + ".",
     ]
 
 
