@@ -310,7 +310,7 @@ def summary(records: Sequence[Measured]) -> list[str]:
     return [
         *markdown(SUMMARY, rows),
         "",
-        f"{trained} and the arguments of the row, but for pocket also `data.root=FOLDER`, on",
+        f"{trained} and the arguments of the row, except for pocket `data.root=FOLDER`, on",
         "; ".join(f"{machine} ({each(names)})" for machine, names in commits.items()) + ".",
     ]
 
