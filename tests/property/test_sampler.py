@@ -97,8 +97,8 @@ def test_a_mixture_keeps_shares_and_epochs(
     keys = [mixture[number] for number in range(2000)]
     for corpus, share in enumerate(shares):
         mine = [key for key in keys if key.corpus == corpus]
-        # Rounded to a thousandth, after a batch in a thousand for each.
-        assert abs(len(mine) / 2000 - share / sum(shares)) < 0.001 * (len(shares) + 1)
+        # Rounded to a thousandth.
+        assert abs(len(mine) / 2000 - share / sum(shares)) < 0.001
         expected = [rows[corpus][number] for number in range(len(mine))]
         assert [(k.epoch, k.pairs.tolist()) for k in mine] == [
             (k.epoch, k.pairs.tolist()) for k in expected
@@ -106,6 +106,21 @@ def test_a_mixture_keeps_shares_and_epochs(
     later = MixedBatches(rows, shares, seed)[start]
     assert later.pairs.tolist() == mixture[start].pairs.tolist()
     assert later.corpus == mixture[start].corpus
+
+
+@pytest.mark.parametrize(
+    ("weights", "counts"),
+    [
+        # Many corpora take nothing from the share of one.
+        ([49.0, *[1.0] * 49], [500, *[11] * 10, *[10] * 39]),
+        # At least a batch each, which the largest gives.
+        ([9990.0, 9.0, 1.0], [998, 1, 1]),
+        ([1.0] * 1000, [1] * 1000),
+    ],
+)
+def test_shares_of_a_thousand_batches(weights: list[float], counts: list[int]) -> None:
+    row = PlannedBatches(BatchPlan(np.full(3, 5), np.full(3, 5), batch_tokens=12, seed=1))
+    assert MixedBatches([row] * len(weights), weights, seed=1).identity()["shares"] == counts
 
 
 def lengths_like_captions(count: int) -> np.ndarray:

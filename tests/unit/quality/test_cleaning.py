@@ -84,7 +84,7 @@ MENDED = [
     ("der schÃ¶ne Hund", ["encoding"], "der schöne Hund"),
     ("der\u2003kleine  Hund ", ["blanks"], "der kleine Hund"),
     ("Hund &amp; Katze", ["entities"], "Hund & Katze"),
-    ("Hund&#9;&amp;&shy; Katze", ["entities", "invisible", "blanks"], "Hund & Katze"),
+    ("Hund&emsp;&amp;&shy; Katze", ["entities", "invisible", "blanks"], "Hund & Katze"),
 ]
 
 

@@ -50,6 +50,13 @@ TRANSLATED = [
 ] * 3
 
 
+# A script without capitals on one side.
+ARABIC = [
+    ("الرجل يقرأ كتابا جديدا في البيت.", "The man reads a new book in the house."),
+    ("الولد يقرأ رسالة في البيت.", "The boy reads a letter in the house."),
+] * 3
+
+
 Cases = list[tuple[str, str, bool]]
 COPIES: Cases = [
     ("This small dog is long.", "this small dog is long !", True),
@@ -107,6 +114,8 @@ CHARACTERS: list[tuple[FindFault, str, str, bool]] = [
     ("find", "source", "target", "fault"),
     [
         *((partial(find_copy, Lexicon(TRANSLATED)), *case) for case in COPIES),
+        (partial(find_copy, Lexicon(ARABIC)), ARABIC[0][0], ARABIC[0][0], True),
+        (partial(find_copy, Lexicon(ARABIC)), *ARABIC[0], False),
         *((find_different_numbers, *case) for case in NUMBERS),
         *((find_different_urls, *case) for case in ADDRESSES),
         *CHARACTERS,

@@ -391,7 +391,10 @@ class MixedBatches(BatchSequence):
 
 def _apportioned(weights: np.ndarray, total: int) -> Int[np.ndarray, " sequence"]:
     """Round weights to whole numbers of the given sum, at least 1 each, by largest remainders."""
-    exact = weights / weights.sum() * (total - len(weights)) + 1
+    exact = np.maximum(weights / weights.sum() * total, 1)
+    # What raises small sequences comes from the others, by what these have above 1.
+    above = exact - 1
+    exact -= (exact.sum() - total) * above / max(above.sum(), 1)
     counts = np.floor(exact).astype(np.int64)
     missing = total - counts.sum()
     counts[np.argsort(counts - exact, kind="stable")[:missing]] += 1

@@ -166,7 +166,7 @@ _REMEMBERED = 2**22
 
 
 # To be raised when the choice of pairs changes.
-_VERSION = 2
+_VERSION = 3
 
 
 EqualLines = list[list[int]]
@@ -223,6 +223,8 @@ def _smallest(pairs: Iterable[Pair], wanted: int, repeated: bool) -> list[EqualL
     is_copy = False
     for number, pair in enumerate(pairs):
         another = isinstance(pair[1], AnotherTarget)  # goes with the pair before it
+        if not another and not any(pair):
+            value = -1  # no hash, so that its other targets are ignored, too
         if not any(pair) or (another and value not in lines):
             continue
         if not another:

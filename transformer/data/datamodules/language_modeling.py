@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 from transformer.data.corpora.resolve import AnySplit, find_splits
-from transformer.data.corpora.split import Split
+from transformer.data.corpora.split import NumberedPair, Split, numbered
 from transformer.data.datamodules.translation import TranslationData
 from transformer.data.text.parallel import Pair, file_format
 from transformer.settings.data import DataConfig
@@ -28,9 +29,9 @@ class MonolingualData(TranslationData):
         if self._positions is None:
             return
         for name in self.splits:
-            texts = [text for references in self.texts(name).references for text in references]
-            lengths = map(len, self.tokenizer.encode_target(texts))
-            self._check_positions(lengths, partial(_line, self._part(name)))
+            pairs = list(numbered(self._part(name)))
+            lengths = map(len, self.tokenizer.encode_target([pair.target for pair in pairs]))
+            self._check_positions(lengths, partial(_line, self._part(name).location, pairs))
 
     @cached_property
     def _splits(self) -> dict[str, AnySplit]:
@@ -46,9 +47,11 @@ class MonolingualData(TranslationData):
 
 
 def _target_side(split: Split) -> TargetSplit:
-    """Return the target file, JSONL key, or second column of a TSV file."""
+    """Return the target files, JSONL key, or second column of a TSV file."""
     paths = split.corpus.paths
-    corpus = replace(split.corpus, paths=paths[-1:] * len(paths), source=split.corpus.target)
+    if len(paths) > 1:
+        paths = (paths[1], *paths[1:])
+    corpus = replace(split.corpus, paths=paths, source=split.corpus.target)
     return TargetSplit(corpus, split.lines, split.inverted)
 
 
@@ -60,9 +63,8 @@ def _without(train: TargetSplit, held_out: Sequence[TargetSplit]) -> TargetSplit
     return replace(train, lines=train.lines | equal)
 
 
-def _line(split: Split, index: int) -> str:
-    line = index if split.inverted else sorted(split.lines)[index]
-    return f"{split.corpus.paths[0]}:{line + 1}"
+def _line(path: Path, pairs: Sequence[NumberedPair], index: int) -> str:
+    return f"{path}:{pairs[index].line}"
 
 
 def _two_sided(data: DataConfig) -> DataConfig:
@@ -75,6 +77,6 @@ def _two_sided(data: DataConfig) -> DataConfig:
         paths = getattr(data, name)
         if isinstance(paths, str) and file_format(paths) == "plain":
             files[name] = (paths, paths)
-        elif isinstance(paths, list | tuple) and len(paths) == 2:
-            files[name] = (paths[1], paths[1])
+        elif isinstance(paths, list | tuple) and len(paths) > 1:
+            files[name] = (paths[1], *paths[1:])
     return replace(data, source=source, **files)

@@ -232,7 +232,7 @@ class TranslationData(BatchModule):
             identity += f" {self._data.speech.speeds}"
         if split.sentences > 1:
             pairs = partial(joined_pairs, split, tokenizer, split.sentences)
-            identity += f" {split.sentences} {tokenizer.tags.subwords}"
+            identity += f" windows of {split.sentences} {tokenizer.tags.subwords}"
         filters = self._filters if training else None
         links = split.word_links if training and self._links else None
         if links:

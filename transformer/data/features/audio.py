@@ -1,11 +1,13 @@
 """Files of sound to samples."""
 
 import io
+import mmap
 import os
 import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from io import BufferedIOBase
 from typing import Any
 
@@ -24,10 +26,22 @@ _LOWEST_RATE = 1000
 # silence.
 _MOST_OF_MP3 = 100
 _FIRST_FRAME = 1 << 11
+# kbit/s of layer III, of MPEG-1 and of others, and Hz of MPEG-1 (ISO 11172-3, 13818-3).
+_BIT_RATES = (
+    (0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 0),
+    (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160, 0),
+)
+_RATES = (44_100, 48_000, 32_000)
+# Samples that are no part of a sound, at most: those around it, of 12 bits each, and a header.
+_TRIMMED = 10_000
 _CUT = "the file ends before its sound does; copy it again, or leave it out"
 _CHAINED = (
     "the file has several streams of sound one after another, and only the first would be read; "
     "convert it (ffmpeg -i OLD.ogg NEW.wav), or give each stream as a file"
+)
+_MORE = (
+    "the file has more sound than its first frame says, which would not be read; convert it "
+    "(ffmpeg -i OLD.mp3 NEW.wav), or leave it out"
 )
 _OGG_PAGE = b"OggS"
 _OGG_HEADER = 27
@@ -146,6 +160,8 @@ def _opened_sound(file: BufferedIOBase) -> Iterator[Any]:
         size = os.fstat(number).st_size
         if _is_cut(sound) or (sound.format == "MP3" and sound.frames > _MOST_OF_MP3 * size):
             raise InputError(_CUT)
+        if sound.format == "MP3" and _mp3_samples(number) > sound.frames + _TRIMMED:
+            raise InputError(_MORE)
         yield sound
 
 
@@ -163,6 +179,45 @@ def _is_length_known(sound: Any, file: BufferedIOBase) -> bool:
     file.seek(tags if start.startswith(b"ID3") else 0)
     frame = file.read(_FIRST_FRAME)
     return any(name in frame for name in (b"Xing", b"Info", b"VBRI"))
+
+
+def _mp3_samples(number: int) -> int:
+    """The samples of all frames, whatever is between them; libsndfile reads as many as it expects.
+
+    It guesses a number if no header has it, and the header of the first of several MP3 that were
+    joined does not count the others.
+    """
+    count = start = 0
+    # The position of the file is libsndfile's.
+    with mmap.mmap(number, 0, access=mmap.ACCESS_READ) as data:
+        while (start := data.find(b"\xff", start)) >= 0:
+            size, samples = _mp3_frame(data[start : start + 3])
+            end = start + size
+            # Bytes of a tag may look like the start of a frame, but seldom twice.
+            if size and (end >= len(data) or _mp3_frame(data[end : end + 3])[0]):
+                count += samples
+                start = end
+            else:
+                start += 1
+    return count
+
+
+@cache
+def _mp3_frame(header: bytes) -> tuple[int, int]:
+    """The bytes and samples of a frame of layer III by its first three bytes; 0: no frame."""
+    if len(header) < 3:
+        return 0, 0
+    sync, kind, form = header
+    if sync != 0xFF or kind >> 5 != 0b111 or kind >> 1 & 3 != 1:
+        return 0, 0
+    version = (2, None, 1, 0)[kind >> 3 & 3]  # MPEG-2.5, none, MPEG-2, MPEG-1
+    rate = form >> 2 & 3
+    if version is None or rate == len(_RATES):
+        return 0, 0
+    bits = _BIT_RATES[version > 0][form >> 4] * 1000
+    samples = 576 if version else 1152
+    size = samples * bits // 8 // (_RATES[rate] >> version) + (form >> 1 & 1)
+    return (size, samples) if bits else (0, 0)
 
 
 def _is_cut(sound: Any) -> bool:

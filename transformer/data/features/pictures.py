@@ -87,6 +87,8 @@ def _flat(picture: "Image.Image", channels: int) -> "Image.Image":
     if picture.mode.startswith("I"):
         # 16 bits of gray, which Pillow would cut off at 255.
         wide = np.asarray(picture).astype(np.float64)
+        # A PNG (tRNS) may call one gray transparent, which eight bits do not tell from others.
+        wide[wide == picture.info.get("transparency", -1)] = 65_535
         picture = Image.fromarray((wide / 257).round().clip(0, 255).astype(np.uint8))
     if picture.has_transparency_data:
         picture = picture.convert("RGBA")

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from jaxtyping import Int
 from torch.utils.data import Dataset
 
@@ -157,8 +158,6 @@ class BufferReader:
         numbers = np.array([number for number, _ in numbered_pairs], dtype=np.int64)
         pairs = [pair for _, pair in numbered_pairs]
         first = first_occurrences(pairs) if self.filters.deduplicate else None
-        if self.augmentation.active:
-            self._augment(pairs, position.epoch, numbers)
         texts = self.tokenizer.config.sampling > 0
         try:
             batch, kept, dropped = encode(pairs, self.tokenizer, self.filters, first, texts=texts)
@@ -166,8 +165,11 @@ class BufferReader:
             index = [source for source, _ in pairs].index(error.source)
             where = line_name(self.shards, int(numbers[index]))
             raise InputError(f"{where}: {error}") from error
-        corpus = EncodedCorpus(batch)
         numbers = numbers[kept]
+        if self.augmentation.active:
+            clean = [pairs[index] for index in kept]
+            batch = self._augmented(batch, clean, position.epoch, numbers)
+        corpus = EncodedCorpus(batch)
         lengths = self._sampler.lengths(corpus, numbers)
         return Buffer(position, numbers, corpus, lengths, len(pairs), dropped, after)
 
@@ -198,22 +200,34 @@ class BufferReader:
             self._epoch = None
         return self._position
 
-    def _augment(self, pairs: list[Pair], epoch: int, numbers: Int[np.ndarray, " pair"]) -> None:
-        """Change some of the pairs in place, if the result fits."""
+    def _augmented(
+        self,
+        batch: pa.RecordBatch,
+        pairs: list[Pair],
+        epoch: int,
+        numbers: Int[np.ndarray, " pair"],
+    ) -> pa.RecordBatch:
+        """Return the encoded pairs, some of them changed, if the result fits.
+
+        What the filters leave out is not joined to a pair, either.
+        """
         seeds = pair_seeds(self.data.seed, epoch, numbers, DISTURBANCE)
         kinds = drawn_kinds(self.augmentation, seeds)
-        changed: dict[int, Pair] = {}
-        for index in np.flatnonzero(kinds != UNCHANGED).tolist():
-            pair = pairs[index]
-            if not all(map(str.strip, pair)):  # a blank text stays blank
-                continue
-            following = Linked(pairs[(index + 1) % len(pairs)])
-            noisy = disturbed(int(kinds[index]), int(seeds[index]), Linked(pair), following)
-            changed[index] = noisy.pair
-        encoded = self.tokenizer.encode_pairs(list(changed.values()))
-        for (index, pair), sides in zip(changed.items(), encoded, strict=True):
-            if self.filters.reason(*map(len, sides)) is None:
-                pairs[index] = pair
+        drawn = np.flatnonzero(kinds != UNCHANGED)
+        changed = [
+            disturbed(
+                int(kinds[index]),
+                int(seeds[index]),
+                Linked(pairs[index]),
+                Linked(pairs[(index + 1) % len(pairs)]),
+            ).pair
+            for index in drawn.tolist()
+        ]
+        texts = self.tokenizer.config.sampling > 0
+        rows, fitting, _ = encode(changed, self.tokenizer, self.filters, None, texts=texts)
+        order = np.arange(len(pairs))
+        order[drawn[fitting]] = len(pairs) + np.arange(len(fitting))
+        return pa.concat_batches([batch, rows]).take(pa.array(order))
 
 
 BufferRequest = tuple[Position, int, int]

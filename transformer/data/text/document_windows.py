@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, tee
 
-from transformer.data.text.parallel import Pair
+from transformer.data.text.parallel import AnotherTarget, Pair
 from transformer.data.tokenization.tags import SENTENCE_END, parse_tags, with_tags
 from transformer.data.tokenization.tokenizer import Tokenizer
 
@@ -41,9 +41,11 @@ def begins_window(
 def joined_pairs(pairs: Iterable[Pair], tokenizer: Tokenizer, sentences: int) -> Iterator[Pair]:
     """Yield a pair for each window.
 
-    A blank pair ends a document; a pair with one blank side is a window by itself.
+    A blank pair ends a document; a pair with one blank side is a window by itself. Of a sentence
+    with several targets, the window has the first.
     """
-    measured, copy = tee(_measured(pairs, tokenizer))
+    first_targets = (pair for pair in pairs if not isinstance(pair[1], AnotherTarget))
+    measured, copy = tee(_measured(first_targets, tokenizer))
     limit = tokenizer.tags.subwords - len(tokenizer.tags.indices(tokenizer.source_tags))
     begins = begins_window((lengths for _, lengths in copy), sentences, limit)
     window: list[Pair] = []

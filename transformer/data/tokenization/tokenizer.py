@@ -281,7 +281,8 @@ class Tokenizer:
 
     def with_sampling(self, sampling: float) -> "Tokenizer":
         """Return a tokenizer of the same vocabularies with another strength of sampling."""
-        return Tokenizer(replace(self.config, sampling=sampling), *self._models, self.tags)
+        config = replace(self.config, sampling=sampling)
+        return Tokenizer(config, *self._models, self.tags).tagged(self.source_tags)
 
     def with_tags(self, tags: Tags) -> "Tokenizer":
         """Return a tokenizer of the same subwords with these tags."""

@@ -71,7 +71,7 @@ class Lexicon:
         translated, commonest = self._translated[language]
         words = _WORD.findall(text)
         known = [word for word in words if word in translated or word.lower() in commonest]
-        common = {word for word in known if word.islower()} & commonest
+        common = {word for word in known if word == word.lower()} & commonest
         is_sentence = text.rstrip().endswith(".")
         min_common = _MIN_COMMON_OF_A_SENTENCE if is_sentence else _MIN_COMMON
         min_known = max(_MIN_FRACTION * len(text.split()), _MIN_TRANSLATED)

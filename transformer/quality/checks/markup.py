@@ -71,6 +71,7 @@ _WORDS = "and cap cup empty exist image int lang not or part prod prop rang real
 _NAMES = {*name2codepoint, "apos"}.difference(_WORDS.split())
 # An entity of an entity, and so on, is seldom deeper: &amp;amp;nbsp;
 _DEPTH = 3
+_BLANK = re.compile("[\t-\r\xa0\u2028\u2029]")
 
 # Words of a text about markup. "Tag" is a German day.
 _SUBJECT = re.compile(
@@ -157,9 +158,10 @@ def same_tags(source: str, target: str) -> bool:
 
 
 def decode_entities(source: str, target: str) -> tuple[str, str]:
-    """Return both texts with what their entities stand for; ``&nbsp;`` becomes a plain space.
+    """Return both texts with what their entities stand for; a plain space for ``&nbsp;``.
 
-    Texts about entities stay as they are, and so do texts with tags, whose attributes need them.
+    The same for tabs and line ends, which would part fields and lines of a file. Texts about
+    entities stay as they are, and so do texts with tags, whose attributes need them.
     """
     texts = (source, target)
     if "&" not in source + target or any(map(_tags, texts)):
@@ -411,4 +413,4 @@ def _expanded(entity: str) -> str:
     compact = entity.replace(" ", "").rstrip(";") + ";"
     if compact[1] != "#" and compact[1:-1] not in _NAMES:
         return entity
-    return html.unescape(compact).replace("\xa0", " ")
+    return _BLANK.sub(" ", html.unescape(compact))

@@ -150,10 +150,11 @@ class Detector:
 
 def _is_repetitive(source: str, text: str) -> bool:
     """Whether a 4-gram occurs more often than in the source, or a phrase again and again."""
-    words = _units(text)
+    words = units(text)
     repeated = len(words) - len(set(words))
     if repeated >= _NGRAM:
-        most, most_of_source = (max(_ngrams(units), default=0) for units in (words, _units(source)))
+        texts = words, units(source)
+        most, most_of_source = (max(_ngrams(words), default=0) for words in texts)
         if most - most_of_source >= _MORE_THAN_SOURCE:
             return True
     if repeated and longest_run(text) >= _IN_A_ROW > longest_run(source):
@@ -161,7 +162,8 @@ def _is_repetitive(source: str, text: str) -> bool:
     return _AGAIN.search(text) is not None and _AGAIN.search(source) is None
 
 
-def _units(text: str) -> list[str]:
+def units(text: str) -> list[str]:
+    """The words of a text in lower case, or its characters if no blanks stand between words."""
     words = text.lower().split()
     return words if len(words) * _LONGEST_WORD >= len(text) else list(text.lower())
 
@@ -174,7 +176,10 @@ def _is_copy(source: str, text: str) -> bool:
     """Whether the words of the source are left; names and numbers alone may be."""
     if source != text and not is_same(source, text):
         return False
-    return len(_WORD.findall(text)) >= _MIN_COPIED and any(map(str.islower, text.split()))
+    if len(_WORD.findall(" ".join(units(text)))) < _MIN_COPIED:
+        return False
+    # Scripts without capitals do not show what is a name.
+    return any(word == word.lower() for word in text.split() if _WORD.search(word))
 
 
 def _changes_numbers(pair: NumberedPair) -> bool:

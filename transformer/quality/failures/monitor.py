@@ -7,7 +7,7 @@ from typing import Any
 
 from transformer.decoding.document_translator import DocumentTranslator
 from transformer.decoding.translator import Translation, Translator
-from transformer.quality.failures.flags import FLAGS, Detector, Output
+from transformer.quality.failures.flags import FLAGS, Detector, Output, units
 
 # An output is detached from its source if so many different sources have it, and it has so many
 # words.
@@ -80,7 +80,7 @@ def _flag_all(
     detached = {
         text
         for text, different in by_text.items()
-        if len(different) >= _MIN_SOURCES and len(text.split()) >= _MIN_WORDS
+        if len(different) >= _MIN_SOURCES and len(units(text)) >= _MIN_WORDS
     }
     found = []
     for index, (source, output) in enumerate(zip(sources, outputs, strict=True)):

@@ -68,6 +68,15 @@ def test_a_held_out_source_keeps_all_its_targets(tmp_path: Path) -> None:
         assert [len(held[name]) for name in ("validation", "test")] == [18, 10]
 
 
+def test_a_blank_pair_gives_its_other_targets_to_no_held_out_pair(tmp_path: Path) -> None:
+    for name, blank in (("x", ""), ("y", ""), ("z", "another")):
+        lines = "".join(f"{name}{line}\n{blank}\n" for line in range(20))
+        (tmp_path / f"text.{name}").write_text(lines)
+    train = [str(tmp_path / f"text.{name}") for name in "xyz"]
+    held = pairs_of(tmp_path, train=train)["validation"]
+    assert len(held) == 18 and "another" not in {target for _, target in held}
+
+
 def test_held_out_pairs_take_their_links_along(folder: Path) -> None:
     pairs = list(Corpus.of(folder / "text.tsv", "x", "y"))
     # A link that tells the line: the last word of either side.

@@ -13,6 +13,7 @@ from tests.helpers.data.corpora import (
     tokenizer_config,
 )
 from tests.helpers.decoding.translators import tiny_tokenizer
+from transformer.common.errors import InputError
 from transformer.data.batching.batch import Batch
 from transformer.data.datamodules.language_modeling import MonolingualData
 from transformer.settings.tokenizer import EOS
@@ -62,6 +63,29 @@ def test_a_language_model_reads_only_the_target(tmp_path: Path, kind: str) -> No
         assert batch.tokens == 2 * int(real.sum())
     # Each target once, with its end.
     assert sorted(trained) == sorted(token for row in kept for token in [*row, EOS])
+
+
+def test_each_of_several_targets_is_trained_on(tmp_path: Path) -> None:
+    """The first of all lines, and the others where there are any."""
+    (tmp_path / "first").write_text("".join(f"{target}\n" for target in TARGETS[:3]))
+    (tmp_path / "second").write_text("\nein haus .\n\n")
+    text = [str(tmp_path / name) for name in ("gone", "first", "second")]
+    data = module(tmp_path, train=text, validation=text)
+    assert data.texts("validation").references == [
+        (TARGETS[0],),
+        (TARGETS[1], "ein haus ."),
+        (TARGETS[2],),
+    ]
+    rows = [row for batch in trained_on(data) for row in batch.target_output.tolist()]
+    assert sorted(tiny_tokenizer().decode_target(rows)) == sorted([*TARGETS[:3], "ein haus ."])
+
+
+def test_the_line_of_a_long_target_is_named(tmp_path: Path) -> None:
+    (tmp_path / "first").write_text("ein hund .\nzwei katzen .\n")
+    (tmp_path / "second").write_text("ein kind .\n" + "ein hund . " * 20 + "\n")
+    text = [str(tmp_path / name) for name in ("gone", "first", "second")]
+    with pytest.raises(InputError, match=r"first:2: a sentence of \d+ tokens does not fit"):
+        module(tmp_path, positions=30, train=text, validation=text).prepare_data()
 
 
 def test_no_held_out_target_is_trained_on(tmp_path: Path) -> None:

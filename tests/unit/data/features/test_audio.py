@@ -131,6 +131,34 @@ def test_an_mp3_that_does_not_know_its_length(tmp_path: Path, tags: int) -> None
     assert len(read(tmp_path / "c.mp3")) == len(sound)
 
 
+def mp3(sound: np.ndarray, rate: int = RATE) -> bytes:
+    data = io.BytesIO()
+    soundfile.write(data, sound, rate, format="MP3", bitrate_mode="VARIABLE")
+    return data.getvalue()
+
+
+@pytest.mark.parametrize("rate", [8_000, RATE, 44_100])
+@pytest.mark.parametrize("tags", [b"", b"TAG" + b"\xff" * 125], ids=["nothing", "tags"])
+def test_mp3_one_after_another_are_refused(tmp_path: Path, rate: int, tags: bytes) -> None:
+    """libsndfile reads as much as the header of the first says."""
+    first = mp3(tone(rate=rate), rate) + tags
+    (tmp_path / "a.mp3").write_bytes(first)
+    assert len(read(tmp_path / "a.mp3", rate)) == rate
+    (tmp_path / "b.mp3").write_bytes(first + mp3(tone(2.0, rate), rate))
+    for use in (read, lambda path: sound_seconds(Reference(str(path)))):
+        with pytest.raises(InputError, match="more sound than its first frame says"):
+            use(tmp_path / "b.mp3")
+
+
+def test_an_mp3_of_which_too_little_would_be_read(tmp_path: Path) -> None:
+    """Without Xing's header, the length is a guess by the first frame, which is large here."""
+    noise = np.random.default_rng(1).standard_normal(RATE)
+    whole = mp3(np.append(0.3 * noise, np.zeros(9 * RATE)))
+    (tmp_path / "a.mp3").write_bytes(whole[whole.index(whole[:2], 4) :])
+    with pytest.raises(InputError, match="more sound than its first frame says"):
+        read(tmp_path / "a.mp3")
+
+
 def ogg(subtype: str, seconds: float = 1.0) -> bytes:
     data = io.BytesIO()
     soundfile.write(data, tone(seconds), RATE, format="OGG", subtype=subtype)

@@ -79,6 +79,13 @@ def test_sixteen_bits(tmp_path: Path) -> None:
     np.testing.assert_allclose(pixels, [0, 100, 255], atol=1e-4)
 
 
+def test_a_transparent_gray_of_sixteen_bits_is_white(tmp_path: Path) -> None:
+    """Only that gray, not its neighbor, which has the same eight bits."""
+    gray = np.array([[0, 257 * 100, 257 * 100 + 1]], np.uint16)
+    Image.fromarray(gray).save(tmp_path / "a.png", transparency=257 * 100)
+    np.testing.assert_allclose(exact(tmp_path / "a.png", 1, 3)[0, :, 0], [0, 255, 100], atol=1e-4)
+
+
 def test_the_proportion_stays(tmp_path: Path) -> None:
     """Up to a whole patch; what is missing at the right is white."""
     Image.new("L", (100, 50), 0).save(tmp_path / "a.png")

@@ -250,6 +250,21 @@ def test_a_changed_pair_that_does_not_fit_stays_in_its_epoch(folder: Path) -> No
     assert len(targets) == len(PAIRS) and sum(text in clean for text in targets) > 0
 
 
+def test_a_line_that_is_left_out_is_not_joined_to_another(folder: Path) -> None:
+    orphans = [(f"{source} e e", "") for source, _ in PAIRS[:9]]
+    lines = [line for lines in zip(PAIRS[:9], orphans, strict=True) for line in lines]
+    write(folder / "part-3.tsv", lines)
+    augmentation = AugmentationConfig(joined=1.0)
+    train = str(folder / "part-3.tsv")
+    module = stream(folder, train, augmentation=augmentation, buffer=100, batch_tokens=400)
+    batches = [module._training[module.sequence[number]] for number in epoch_of(module, 0)]
+    sources = [row for batch in batches for row in batch.source.tolist()]
+    once = {source for source, _ in PAIRS[:9]}
+    joined = {f"{first} {second}" for first in once for second in once - {first}}
+    assert len(sources) == 9
+    assert {*module.tokenizer.decode_source(sources)} <= joined
+
+
 def test_duplicates_are_left_out_within_a_buffer(folder: Path) -> None:
     write(folder / "part-3.tsv", PAIRS[:10] * 2)
     write(folder / "part-4.tsv", [("a " * 60, "b"), ("", "c"), *PAIRS[:2]])

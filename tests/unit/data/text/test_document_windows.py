@@ -75,6 +75,14 @@ def test_a_pair_is_a_window_of_a_document(tmp_path: Path) -> None:
     assert hypothesis_texts(module, "train") == expected * 3
 
 
+def test_windows_have_the_first_of_several_targets(tmp_path: Path) -> None:
+    rows = [("a b", ["b a", "b"]), ("c", ["c"]), ("d e", ["e d", "e"])]
+    path = tmp_path / "text.jsonl"
+    path.write_text("".join(json.dumps({"x": x, "y": y}) + "\n" for x, y in rows))
+    module = documents_module(tmp_path, train=str(path), validation=str(path))
+    assert hypothesis_texts(module, "train") == [("a b\nc\nd e", "b a\nc\ne d")]
+
+
 def test_a_key_of_jsonl_parts_documents(tmp_path: Path) -> None:
     rows = [("1", "a"), ("1", "b"), ("2", "c"), ("1", "d")]
     lines = [json.dumps({"id": id_, "x": text, "y": text}) + "\n" for id_, text in rows]

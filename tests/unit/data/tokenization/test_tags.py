@@ -59,6 +59,12 @@ def test_sentences_of_a_document_are_parted_by_the_separator() -> None:
     assert tokenizer.decode_target(drawn) == ["d e a b c a b"] * 20
 
 
+def test_other_sampling_or_threads_leave_the_tags() -> None:
+    german = plain().with_tags(TAGS).tagged(DE)
+    for tokenizer in (german.with_sampling(0.3), german.in_one_thread()):
+        assert tokenizer.encode_source(["a b"]) == german.encode_source(["a b"])
+
+
 @pytest.mark.parametrize(
     ("tags", "wanted", "says"),
     [

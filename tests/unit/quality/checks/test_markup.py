@@ -24,6 +24,8 @@ WHOLE = {
     "<font color=red>red": "red",
     "a<!-- a <b>note</b> -->b": "a b",
     "Bed &amp; Breakfast, &#228;&#xE4; &ldquo;x&rdquo;": "Bed & Breakfast, ää “x”",
+    # Which would part lines and fields.
+    "one&#10;two&#xD;three&#9;four": "one two three four",
     "& quot ; it & # 39 ; s & quot ;": '" it \' s "',
     "&lt;b&gt;heavy&lt;/b&gt; word.&amp;lt;br&amp;gt;": "heavy word. ",
 }

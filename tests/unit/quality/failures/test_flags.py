@@ -65,6 +65,21 @@ def test_single_outputs(detector: Detector, source: str, text: str, flags: str) 
     assert found == {*flags.split()}
 
 
+@pytest.mark.parametrize(
+    ("text", "is_copy"),
+    [
+        ("الرجل يقرأ كتابا جديدا في الحديقة", True),
+        ("我喜欢在早上喝一杯热咖啡，因为它让我清醒。", True),
+        # A name, which has no capital.
+        ("北京大学", False),
+        ("12 345 67", False),
+    ],
+)
+def test_copies_in_scripts_without_capitals(text: str, is_copy: bool) -> None:
+    detector = Detector(Thresholds((("en", "de"),)), detects=False)
+    assert ("copy" in detector.flags(text, Output(text))) is is_copy
+
+
 def test_the_search_tells_what_is_unfinished_or_unlikely() -> None:
     detector = Detector(Thresholds(low_confidence=-2.0))
     assert detector.flags("A dog.", Output("Ein Hund.", -1.9)) == ()

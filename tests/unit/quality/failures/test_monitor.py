@@ -34,6 +34,10 @@ def test_flags_are_counted_beside_those_of_references() -> None:
     # One source may have the same output again and again.
     stuck = find_failures(Detector(Thresholds()), ["a dog"] * 3, TARGETS[:3], outputs[:3])
     assert stuck.lines("detached") == []
+    # Where no blanks stand between words, characters are counted.
+    chinese = [Output("我喜欢在早上喝一杯热咖啡，因为它让我清醒。")] * 3
+    stuck = find_failures(Detector(Thresholds()), SOURCES[:3], TARGETS[:3], chinese)
+    assert stuck.lines("detached") == [0, 1, 2]
     unlikely = [Output(text, -10.0) for text, *_ in TARGETS]
     found = find_failures(Detector(Thresholds(low_confidence=-9.0)), SOURCES, TARGETS, unlikely)
     assert found.lines("low_confidence") == [0, 1, 2]
