@@ -86,20 +86,27 @@ def show_jobs(folder: Path) -> None:
     keys = dict.fromkeys(key for job in jobs for key in job["overrides"])
     varied = [key for key in keys if len({job["overrides"].get(key) for job in jobs}) > 1]
     scored = [job for job in jobs if "score" in job]
-    metric = scored[0]["metric"] if scored else "score"
+    metrics = {(job["metric"], job["better"]) for job in scored}
+    several = len(metrics) > 1
     rows = []
     for job in jobs:
         score = f"{job['score']:.4f}" if "score" in job else "-"
         where = job.get("error") or os.path.relpath(job["folder"])
         values = [_short(job["overrides"].get(key, "")) for key in varied]
+        if several:
+            values.append(job.get("metric", "-"))
         rows.append((str(job["job"]), *values, score, where))
     title = f"{folder}: {len(jobs)} {'job' if len(jobs) == 1 else 'jobs'}"
-    if scored:
-        choose = max if scored[0]["better"] == "higher" else min
+    names = ["metric", "score"] if several else ["score"]
+    # Scores of several metrics cannot be compared.
+    if len(metrics) == 1:
+        [(metric, better)] = metrics
+        names = [metric]
+        choose = max if better == "higher" else min
         numbers = [job for job in scored if not math.isnan(job["score"])]
         best = choose(numbers or scored, key=lambda job: job["score"])
         title += f", best {best['job']} ({metric} {best['score']:.4f})"
-    header = ("job", *varied, metric, "folder")
+    header = ("job", *varied, *names, "folder")
     table_console().print(build_table(title, header, rows, right=range(len(header) - 1)))
 
 

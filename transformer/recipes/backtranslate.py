@@ -34,7 +34,8 @@ class Backtranslate(Recipe):
             )
         text = plan.text()
         if self.reverse is None:
-            reverse = plan.train("reverse", text.swapped.alone)
+            settings = plan.swapped_tokenizer
+            reverse = plan.train("reverse", text.swapped.alone, settings=settings)
         else:
             reverse = plan.existing("reverse", self.reverse, text.swapped)
         plan.evaluate([reverse], text.swapped, "evaluate_reverse")

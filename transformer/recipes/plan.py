@@ -238,14 +238,35 @@ class Plan:
         data: Mapping[str, Any],
         extra_keys: Mapping[str, Any] | None = None,
         suffix: str = "",
+        settings: Sequence[str] = (),
     ) -> Path:
-        """Add a training run on the files in keys of ``data.``; returns its checkpoint."""
+        """Add a training run on the files in keys of ``data.``; returns its checkpoint.
+
+        ``settings`` go before the user's arguments for all trainings, not before those of a kind.
+        """
         keys = {f"data.{key}": value for key, value in data.items()} | dict(extra_keys or {})
         keys["checkpoint"] = "auto"
         unused = {*keys, *_ONLY_TEXT}
         base = [argument for argument in self._base if override_key(argument) not in unused]
-        [best] = self.add(kind, "train", keys, ["checkpoints/best.ckpt"], base, suffix=suffix)
+        arguments = merged(base, settings)
+        [best] = self.add(kind, "train", keys, ["checkpoints/best.ckpt"], arguments, suffix=suffix)
         return best
+
+    @property
+    def swapped_tokenizer(self) -> tuple[str, ...]:
+        """Arguments of a training in the other direction: each language keeps its vocabulary."""
+        tokenizer = self.config.tokenizer
+        values: dict[str, Any] = {}
+        if tokenizer.source != tokenizer.target:
+            values["tokenizer.source"] = tokenizer.target
+            values["tokenizer.target"] = tokenizer.source
+        source_file, target_file = tokenizer.files
+        if source_file != target_file:
+            values["tokenizer.file"] = [target_file, source_file]
+        if tokenizer.features is not None:
+            # Only a source has features: the reverse model writes them as text.
+            values |= dict.fromkeys(("tokenizer.features", "data.features"))
+        return tuple(starmap(override, values.items()))
 
     def evaluate(self, models: Sequence[Path], text: CorpusFiles, kind: str = "evaluate") -> None:
         """Add the evaluation of a model, or an ensemble, on the validation text."""

@@ -64,18 +64,29 @@ def warn_about_tokenization(config: RunConfig, references: Sequence[Sequence[str
             logger.warning(warning)
 
 
+def warn_about_warmup(config: RunConfig, end_of_epochs: int) -> None:
+    """Log a warning if training ends before the peak of the learning rate.
+
+    ``end_of_epochs`` is the last update of ``trainer.max_epochs``; -1 if that sets no bound.
+    """
+    warmup = config.schedule.warmup
+    bounds = {"max_steps": config.trainer.max_steps, "max_epochs": end_of_epochs}
+    ends = [(updates, key) for key, updates in bounds.items() if updates > 0]
+    if ends and min(ends)[0] <= warmup:
+        updates, key = min(ends)
+        logger.warning(
+            "schedule.warmup=%d: the learning rate still rises when training ends, after %d "
+            "updates; in a run that is to learn, set it lower or trainer.%s higher",
+            warmup,
+            updates,
+            key,
+        )
+
+
 def warn_about_config(config: RunConfig) -> None:
     """Log a warning for each setting that probably does not do what the user wants."""
     warmup = config.schedule.warmup
-    updates = config.trainer.max_steps
     rate = config.optimizer.lr
-    if 0 < updates <= warmup:
-        logger.warning(
-            "schedule.warmup=%d: the learning rate still rises when training ends, after %d "
-            "updates; in a run that is to learn, set it lower or trainer.max_steps higher",
-            warmup,
-            updates,
-        )
     if config.schedule.name == "noam" and rate < _MIN_FACTOR:
         peak = rate * noam(max(warmup, 1), warmup, config.model.d_model)
         logger.warning(

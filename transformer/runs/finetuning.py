@@ -10,6 +10,7 @@ import torch
 
 from transformer.checkpoint.checkpoint import (
     PORTABLE,
+    SINGLE_STACKS,
     TEXT_TO_TEXT,
     checkpoint_task,
     portable_part,
@@ -60,6 +61,8 @@ def initial_payload(config: RunConfig, path: Path) -> dict[str, Any]:
     if is_translation(config.task) or config.task in TEXT_TO_TEXT:
         _log_other_scoring(config, path, before.config)
         payload = grown(payload, config_tags(config.data), config.tokenizer.words)
+    elif config.task in SINGLE_STACKS:
+        payload = grown(payload, Tags(), config.tokenizer.words)
     return payload
 
 
@@ -98,8 +101,13 @@ def grown(payload: dict[str, Any], tags: Tags, words: Sequence[str]) -> dict[str
     if now.fingerprint == before.fingerprint:
         return payload
     source, target = now.grown_from(before)
+    added = len(target) - before.target_vocab_size
+    if portable.config.task == "tagging":
+        # Its outputs are tags of words, not tokens.
+        target = [[tag] for tag in range(portable.config.model.target_vocab_size)]
     weights = dict(payload["state_dict"])
     former_rows = {
+        "model.embedding.tokens.lookup.weight": source,  # of a single stack
         "model.source_embedding.tokens.lookup.weight": source,
         "model.target_embedding.tokens.lookup.weight": target,
         "model.projection.weight": target,
@@ -115,7 +123,6 @@ def grown(payload: dict[str, Any], tags: Tags, words: Sequence[str]) -> dict[str
                     for rows in rows_of_token
                 ]
             )
-    added = len(target) - before.target_vocab_size
     logger.info("tokens added to the vocabulary of the checkpoint: %d", added)
     model = portable.config.model.sized(len(source), len(target))
     config = replace(portable.config, model=model)

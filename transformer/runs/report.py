@@ -87,7 +87,7 @@ def require_config(folder: Path) -> RunConfig:
 
 def _facts(folder: Path, run: RunConfig, state: str | None) -> Values:
     record = read_record(folder)
-    curves = _curves(folder)
+    curves = _curves(folder, fine_tuned=run.finetune_from is not None)
     direction = f", {run.data.source} to {run.data.target}" if is_translation(run.task) else ""
     if state is None and is_finished(folder):
         state = "finished"
@@ -113,13 +113,16 @@ def _facts(folder: Path, run: RunConfig, state: str | None) -> Values:
     }
 
 
-def _curves(folder: Path) -> dict[str, list[tuple[int, float]]]:
+def _curves(folder: Path, *, fine_tuned: bool) -> dict[str, list[tuple[int, float]]]:
     """Points (update, value) of ``metrics.csv``; a value that is not finite is left out."""
     curves: dict[str, list[tuple[int, float]]] = {}
     with suppress(OSError), open(folder / "metrics.csv", encoding="utf-8", errors="replace") as f:
-        for row in csv.DictReader(f):
+        for number, row in enumerate(csv.DictReader(f)):
             with suppress(KeyError, TypeError, ValueError):
                 update = int(row["step"]) + 1
+                if fine_tuned and number == 0 and update == 1:
+                    # The validation before the first update has step 0, too.
+                    update = 0
                 for name, cell in row.items():
                     # A damaged row may have more cells than there are columns, under the key None.
                     if not name or not cell:

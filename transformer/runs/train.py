@@ -32,6 +32,7 @@ from transformer.runs.config_warnings import (
     warn_about_config,
     warn_about_tokenization,
     warn_about_vocabulary,
+    warn_about_warmup,
 )
 from transformer.runs.directory import LOG, run_directory, run_log
 from transformer.runs.processes import count_processes, train_in_processes
@@ -303,6 +304,7 @@ def _fit(
     updates = -1
     if epochs is not None and epochs >= 0:
         updates = updates_of_epochs(epochs, task.data, resume_state.done, resume_state.loader)
+    warn_about_warmup(config, updates)
     selection = task.model_selection(config)
     while True:
         all_callbacks = [MemoryPreflight(task.data), *callbacks]

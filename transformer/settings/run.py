@@ -66,7 +66,10 @@ class RunConfig(Settings):
 
     @property
     def schedule_to_the_end(self) -> ScheduleConfig:
-        """The schedule; without ``total``, cosine and linear end at the last update."""
+        """The schedule; without ``total``, cosine and linear end at ``trainer.max_steps``.
+
+        With ``max_epochs`` the trainer knows an earlier end (update.py).
+        """
         if self.schedule.total is not None:
             return self.schedule
         return replace(self.schedule, total=self.trainer.max_steps)

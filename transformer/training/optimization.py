@@ -58,12 +58,19 @@ _FROZEN_NAMES: dict[Frozen, str] = {
 def freeze(model: nn.Module, config: ModelConfig) -> None:
     """Freeze ``model.freeze``, or all except adapters: no gradient, no moments, no change.
 
-    Raises InputError if no weight learns.
+    Raises InputError if no weight learns, or a group has none.
     """
+    weights = dict(model.named_parameters(remove_duplicate=False))
     frozen = [re.compile(_FROZEN_NAMES[group]) for group in config.freeze]
-    for name, weight in model.named_parameters(remove_duplicate=False):
+    for group, pattern in zip(config.freeze, frozen, strict=True):
+        if not any(map(pattern.match, weights)):
+            raise InputError(
+                f"model.freeze=[{group}]: this model has no such weights; leave it out (the layers "
+                "of a single stack are encoder)"
+            )
+    for name, weight in weights.items():
         is_below_adapter = config.lora_rank > 0 and not name.endswith((DOWN, UP))
-        if is_below_adapter or any(group.match(name) for group in frozen):
+        if is_below_adapter or any(pattern.match(name) for pattern in frozen):
             weight.requires_grad_(False)
     if not any(weight.requires_grad for weight in model.parameters()):
         raise InputError(f"model.freeze=[{','.join(config.freeze)}] leaves no weight to learn")

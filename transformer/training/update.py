@@ -207,8 +207,10 @@ class UpdateModule(LightningModule, ABC):
     def configure_optimizers(self) -> OptimizerLRScheduler:
         optimizer = build_optimizer(self.config.optimizer, self.model)
         config = self.config.schedule_to_the_end
-        if config.total == -1:
-            config = replace(config, total=self.trainer.max_steps)
+        last = self.trainer.max_steps
+        # Only the trainer knows whether max_steps or max_epochs ends the run first.
+        if self.config.schedule.total in (None, -1) and last >= 0:
+            config = replace(config, total=last)
         schedule = build_schedule(config, optimizer, self.model.config.d_model)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 

@@ -47,6 +47,23 @@ def test_a_table_of_jobs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert rows[4] == ["4", "2", "-", "KeyboardInterrupt"]
 
 
+def test_jobs_of_several_metrics_have_no_best(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scores = [("bleu", 31.0, "higher"), ("ter", 48.0, "lower"), ("ter", 60.0, "lower")]
+    for number, (name, score, better) in enumerate(scores):
+        with recorded(job(tmp_path, number, f"metrics.choose={name}")) as record:
+            record |= {"metric": f"val/{name}", "score": score, "better": better}
+    with pytest.raises(InputError), recorded(job(tmp_path, 3, "metrics.choose=x")):
+        raise InputError("unknown")
+    show_jobs(tmp_path)
+    title, header, *rows = [line.split() for line in capsys.readouterr().err.splitlines()]
+    assert title[1:] == ["4", "jobs"]
+    assert header == ["job", "metrics.choose", "metric", "score", "folder"]
+    assert rows[1][:4] == ["1", "ter", "val/ter", "48.0000"]
+    assert rows[3] == ["3", "x", "-", "-", "unknown"]
+
+
 def test_ctrl_c_ends_the_sweep_and_not_one_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -295,6 +295,24 @@ def test_back_translation_writes_sources_for_a_text_of_the_target(
     assert message.startswith("reverse.model.d_modle=64 does nothing: there is no stage reverse")
 
 
+def test_a_reverse_model_reads_each_language_with_its_own_vocabulary(
+    base: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    (tmp_path / "mono").write_text("alpha\n")
+    call = ["recipe=backtranslate", *base, f"monolingual={tmp_path}/mono", "output=r"]
+    call += ["model.tie_embeddings=decoder", "tokenizer=sentencepiece", "tokenizer.source=char"]
+    call += ["tokenizer.file=[a.model,b.model]", 'tokenizer.features=";"']
+    stages = plan(call, capsys)
+    assert "tokenizer.file=[b.model,a.model]" in stages["02_reverse"]
+    assert "tokenizer.file=[a.model,b.model]" in stages["05_forward"]
+    config = run_settings(compose_config("train", stages["02_reverse"][1:]))
+    assert config.tokenizer.algorithms == ("sentencepiece", "char")
+    # Only a source has features.
+    assert config.tokenizer.features is config.data.features is None
+    stages = plan([*call, "reverse.tokenizer.file=[c.model,a.model]"], capsys)
+    assert argument(stages["02_reverse"], "tokenizer.file") == "tokenizer.file=[c.model,a.model]"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -14,20 +14,19 @@ from transformer.runs.config_warnings import (
     warn_about_config,
     warn_about_tokenization,
     warn_about_vocabulary,
+    warn_about_warmup,
 )
 from transformer.settings.metrics import MetricsConfig
 from transformer.settings.run import RunConfig
 from transformer.settings.tokenizer import Algorithm, TokenizerConfig
+from transformer.settings.training import ScheduleConfig, TrainerConfig
 
-RISES = "schedule.warmup=50: the learning rate still rises when training ends"
 NARROW = "try precision=auto loss.bfloat16=auto"
 
 
 @pytest.mark.parametrize(
     ("overrides", "processor", "message"),
     [
-        (["schedule.warmup=50", "trainer.max_steps=50"], "other", RISES),
-        (["schedule.warmup=50", "trainer.max_steps=51"], "other", ""),
         # The rate of the experiment that pocket brings goes before the factor of the schedule.
         (
             ["schedule=noam", "model.d_model=64", "schedule.warmup=100", "optimizer.lr=4e-3"],
@@ -60,6 +59,26 @@ def test_settings_that_cannot_be_meant_are_warned_about(
     config = composed(["schedule=cosine", "trainer.max_steps=10000", *overrides], tmp_path)
     warn_about_config(config)
     assert message in caplog.text and bool(message) is bool(caplog.text)
+
+
+@pytest.mark.parametrize(
+    ("max_steps", "end_of_epochs", "says"),
+    [
+        (50, -1, "after 50 updates; in a run that is to learn, set it lower or trainer.max_steps"),
+        (51, -1, ""),
+        (90, 40, "after 40 updates; in a run that is to learn, set it lower or trainer.max_epochs"),
+        (-1, 40, "or trainer.max_epochs higher"),
+        (40, 90, "or trainer.max_steps higher"),
+        (-1, -1, ""),
+    ],
+)
+def test_a_run_that_ends_in_its_warmup_is_warned_about(
+    max_steps: int, end_of_epochs: int, says: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    schedule = ScheduleConfig("constant", warmup=50)
+    config = RunConfig(schedule=schedule, trainer=TrainerConfig(max_steps=max_steps))
+    warn_about_warmup(config, end_of_epochs)
+    assert says in caplog.text and bool(says) is bool(caplog.text)
 
 
 @pytest.mark.parametrize(

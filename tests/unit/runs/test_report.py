@@ -1,6 +1,7 @@
 """What a report says of a run directory, without training."""
 
 import csv
+import shutil
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from unittest.mock import Mock
@@ -52,6 +53,20 @@ def test_the_chosen_checkpoint_is_the_best_with_the_lowest_loss(tmp_path: Path) 
     assert values["summary"][1] == "The run was stopped."
     page = write_report(tmp_path, values).read_text()
     assert "has no run.json" in page
+
+
+def test_a_fine_tuned_run_begins_with_the_score_of_the_original_model(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    for keys, updates in (({}, [1, 1, 2]), ({"finetune_from": "x"}, [0, 1, 2])):
+        shutil.rmtree(run, ignore_errors=True)
+        run_directory(run, **keys)
+        rows = ["0,20.0,1.0,", "0,15.0,,", "0,,,4.0", "1,10.0,2.0,"]
+        (run / "metrics.csv").write_text("\n".join(["step,val/bleu,val/loss,train/loss", *rows]))
+        values = run_report([run])
+        [facts] = values["runs"]
+        assert [update for update, _ in facts["curves"]["val/bleu"]] == updates
+        assert facts["curves"]["train/loss"] == [(1, 4.0)]
+    assert values["summary"][0] == "No test is scored; the best val/bleu is 20, at update 0."
 
 
 def test_scores_that_the_text_no_longer_gives_are_named(tmp_path: Path) -> None:

@@ -12,13 +12,20 @@ from tests.helpers.decoding.steps import search_config
 from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer
 from tests.helpers.model.models import portable, tiny_transformer
 from transformer.__main__ import main
-from transformer.checkpoint.checkpoint import PORTABLE, write_payload
+from transformer.checkpoint.checkpoint import PORTABLE, portable_part, write_payload
 from transformer.common.errors import InputError
 from transformer.common.own_code import TRUST
 from transformer.data.tokenization.tags import SourceTags, TaggedText, Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.translator import Translator
-from transformer.runs.finetuning import finetuned_config, grown, settings_of_initial
+from transformer.model.single_stack import build_single_stack
+from transformer.runs.finetuning import (
+    finetuned_config,
+    grown,
+    initial_payload,
+    settings_of_initial,
+)
+from transformer.settings.model import ModelConfig
 from transformer.settings.run import RunConfig
 
 TEXTS = [*(source for source, _ in PAIRS), "a long cat sees two books"]
@@ -80,6 +87,37 @@ def test_old_text_is_translated_as_before_and_new_vectors_are_means(
         if f"model.{name}" in weights:
             mean = weights[f"model.{name}"][old].mean(0)
             assert torch.equal(payload["state_dict"][f"model.{name}"][new], mean), name
+
+
+@pytest.mark.parametrize(
+    ("task", "tied", "labels"), [("language_modeling", "decoder", None), ("tagging", "none", 17)]
+)
+def test_the_vocabulary_of_a_single_stack_grows(
+    task: str, tied: Any, labels: int | None, tmp_path: Path
+) -> None:
+    tokenizer = tiny_tokenizer()
+    size = tokenizer.source_vocab_size
+    config = ModelConfig(
+        d_model=8, num_heads=2, ffn_dim=8, encoder_layers=1, decoder_layers=0, tie_embeddings=tied
+    )
+    causal = task == "language_modeling"
+    model = build_single_stack(config.sized(size, labels or size), causal=causal)
+    weights = {f"model.{name}": weight for name, weight in model.state_dict().items()}
+    part = portable(model.config, tokenizer.to_state(), {"task": task})
+    file = tmp_path / "best.ckpt"
+    write_payload({"state_dict": weights, PORTABLE: part}, file)
+    added = replace(tokenizer.config, add=("Hundehütte",))
+    payload = initial_payload(RunConfig(task=task, model=config, tokenizer=added), file)
+    after = portable_part(payload)
+    larger = Tokenizer.from_state(after.tokenizer)
+    [[*_, whole]] = larger.encode_source(["Hundehütte"])
+    [former] = tokenizer.encode_source(["Hundehütte"])
+    stack = build_single_stack(after.config.model, causal=causal)
+    stack.load_state_dict({k.removeprefix("model."): w for k, w in payload["state_dict"].items()})
+    vectors = stack.embedding.tokens.lookup.weight
+    assert len(vectors) == size + 1
+    assert torch.equal(vectors[whole], model.embedding.tokens.lookup.weight[former].mean(0))
+    assert len(stack.projection.weight) == (labels or size + 1)
 
 
 def test_an_added_word_is_never_cut() -> None:

@@ -1,14 +1,17 @@
 """Optimizer and schedules, against numbers worked out by hand."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
-from tests.helpers.model.models import tiny_transformer
+from tests.helpers.model.models import tiny_config, tiny_transformer
+from transformer.common.errors import InputError
+from transformer.model.single_stack import build_single_stack
 from transformer.settings.training import OptimizerConfig, ScheduleConfig
-from transformer.training.optimization import build_optimizer, schedule_factor
+from transformer.training.optimization import build_optimizer, freeze, schedule_factor
 
 
 @pytest.mark.parametrize("name", ["adamw", "muon"])
@@ -28,6 +31,15 @@ def test_each_parameter_is_in_one_group_and_matrices_decay(name: Any) -> None:
         torch.testing.assert_close(parameter.detach(), expected)
     assert optimizer.defaults["betas"] == (0.9, 0.98)
     assert optimizer.defaults["eps"] == 1e-9
+
+
+def test_a_frozen_group_without_weights_is_refused() -> None:
+    config = tiny_config(decoder_layers=0, freeze=("encoder",))
+    stack = build_single_stack(config, causal=True)
+    freeze(stack, config)
+    assert not any(weight.requires_grad for weight in stack.stack.parameters())
+    with pytest.raises(InputError, match=r"^model\.freeze=\[decoder\]: this model has no such wei"):
+        freeze(stack, replace(config, freeze=("encoder", "decoder")))
 
 
 # The first update of Adam is lr in the direction of the gradient, which the decay is part of;

@@ -63,7 +63,7 @@ def _training(run: Values, tested: bool) -> Iterator[str]:
     lowest = validation["lowest_loss_update"]
     if validation["best_update"] == validation["last_update"]:
         yield f"{validation['metric']} was best at the last validation: more updates may help."
-    elif lowest and lowest < validation["best_update"]:
+    elif lowest is not None and lowest < validation["best_update"]:
         yield (
             f"val/loss was lowest at update {lowest:,}, before the chosen checkpoint: the model "
             "begins to learn the training text by heart."

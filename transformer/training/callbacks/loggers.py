@@ -238,9 +238,11 @@ class ContinuedLogs(Callback):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Delete metrics that were logged after the checkpoint."""
+        data: Any = trainer.datamodule  # type: ignore[attr-defined]
         for logger in trainer.loggers:
             if isinstance(logger, EpochLogger):
-                logger.epochs = trainer.datamodule.epochs  # type: ignore[attr-defined]
+                # Fine-tuning logs a validation at step 0 before the first update.
+                logger.epochs = lambda done: data.epochs(min(done, trainer.global_step))
             if isinstance(logger, ContinuedCSVLogger) and self.rows is not None:
                 logger.cut(self.rows)
             if isinstance(logger, ContinuedTensorBoard) and self.steps is not None:

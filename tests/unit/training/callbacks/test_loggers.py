@@ -100,11 +100,18 @@ def test_where_the_disk_is_full_rows_wait(
 
 def test_the_epoch_is_how_many_the_updates_make(tmp_path: Path) -> None:
     logger = build_loggers(LoggerConfig(csv=True, tensorboard=False), tmp_path, {})[0]
-    ContinuedLogs().on_train_start(fake_trainer(loggers=[logger]), fake_module())
+    trainer = fake_trainer(loggers=[logger])
+    ContinuedLogs().on_train_start(trainer, fake_module())
+    # Fine-tuning validates before the first update.
+    logger.log_metrics({"loss": 4.5}, 0)
+    trainer.global_step = 34
     # Lightning counts updates from 0, and epochs never.
     logger.log_metrics({"loss": 3.5, "epoch": 0}, 33)
     logger.finalize("success")
-    assert rows(tmp_path) == [{"step": 33, "loss": 3.5, "epoch": 3.4}]
+    assert rows(tmp_path) == [
+        {"step": 0, "loss": 4.5, "epoch": 0.0},
+        {"step": 33, "loss": 3.5, "epoch": 3.4},
+    ]
     unknown = ContinuedCSVLogger(tmp_path)
     unknown.epochs = lambda done: None
     assert unknown.with_epoch({"loss": 3.5, "epoch": 0}, 1) == {"loss": 3.5}
