@@ -17,7 +17,7 @@ Splitting = Literal["sentences", "punctuation", "lines", "none"]
 LONGEST = 1000
 """Characters of a sentence."""
 
-_BLANKS = re.compile(r"[\t\v\f\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff]")
+_OTHER_BLANK = re.compile(r"\r\n|[^\S ]|\ufeff")
 
 
 class Part(NamedTuple):
@@ -67,5 +67,5 @@ def _short(chunk: str) -> Iterator[str]:
 
 
 def plain_blanks(sentence: str) -> str:
-    """A sentence with letters gets spaces for other blanks, which few models have seen."""
-    return _BLANKS.sub(" ", sentence) if any(map(str.isalpha, sentence)) else sentence
+    """A sentence with letters gets spaces for other blanks, line ends too: few models know them."""
+    return _OTHER_BLANK.sub(" ", sentence) if any(map(str.isalpha, sentence)) else sentence

@@ -53,6 +53,10 @@ def test_any_text_is_cut_without_loss(text: str) -> None:
 
 def test_blanks_in_a_sentence_with_letters_become_spaces() -> None:
     assert plain_blanks("a\u00a0b\tc") == "a b c" and plain_blanks("5\u00a0%") == "5\u00a0%"
+    # A sentence has line ends where a client of DeepL asks for it.
+    parts = split_sentences("A dog\nruns.\nA cat\r\nsleeps.", "en", "punctuation")
+    assert [plain_blanks(part.sentence) for part in parts] == ["A dog runs.", "A cat sleeps."]
+    assert plain_blanks("5\n6") == "5\n6"
 
 
 def test_languages_by_code_alias_variant_and_run() -> None:
