@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Literal, NamedTuple
 
-from transformer.decoding.long_inputs import base_language
+from transformer.decoding.long_inputs import find_sentences
 
 Splitting = Literal["sentences", "punctuation", "lines", "none"]
 """Where a text is cut: at the ends of sentences and lines, of sentences, of lines, or nowhere."""
@@ -48,10 +48,8 @@ def split_sentences(text: str, language: str, splitting: Splitting) -> list[Part
 
 
 def _chunks(text: str, language: str, splitting: Splitting) -> Iterator[str]:
-    import sentencex
-
     for line in [text] if splitting == "punctuation" else text.splitlines(keepends=True):
-        yield from sentencex.segment(base_language(language), line) if line.strip() else [line]
+        yield from find_sentences(line, language) if line.strip() else [line]
 
 
 def _short(chunk: str) -> Iterator[str]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.helpers.decoding.translators import tiny_translator
@@ -44,6 +44,7 @@ def test_a_text_is_cut_where_asked(splitting: Splitting, sentences: list[str]) -
 
 
 @given(text=st.text(alphabet="aB.?! \n\r\t\u2028\u00a0。", max_size=60))
+@example("This is plan B\u00a0. The dog runs.")
 def test_any_text_is_cut_without_loss(text: str) -> None:
     for splitting in get_args(Splitting):
         parts = split_sentences(text, "en", splitting)
