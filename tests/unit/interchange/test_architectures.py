@@ -84,7 +84,8 @@ def written_back(imported: Imported, tokenizer: Tokenizer, folder: Path) -> Tran
     """The translator of an imported shape with other weights, exported to a folder."""
     sizes = tokenizer.source_vocab_size, tokenizer.target_vocab_size
     model = build_transformer(imported.model.sized(*sizes))
-    translator = Translator(model, tokenizer, SearchConfig(min_length=4), batch_tokens=100)
+    search = SearchConfig(min_length=4, stopping="full")
+    translator = Translator(model, tokenizer, search, batch_tokens=100)
     folder.mkdir()
     run = run_of(model.config, data={"source": "en_XX", "target": "de_DE"})
     write_huggingface(translator, run, folder)
@@ -114,19 +115,20 @@ def test_an_architecture_without_room_for_added_words_refuses_them(tmp_path: Pat
         written_back(found, found.tokenizer.with_words(["Zugspitze"]), tmp_path / "back")
 
 
-def test_bart_keeps_its_minimum_length_and_needs_no_output(tmp_path: Path) -> None:
+def test_bart_keeps_its_minimum_length_and_stopping_and_needs_no_output(tmp_path: Path) -> None:
     folder = bart_folder(tmp_path / "bart")
     imported = read_folder(folder)
     written_back(imported, imported.tokenizer, tmp_path / "back")
     values = json.loads((tmp_path / "back" / "generation_config.json").read_text())
-    assert values["min_length"] == 5
-    change_json(folder / "config.json", min_length=5)
+    assert (values["min_length"], values["early_stopping"]) == (5, True)
+    assert read_folder(tmp_path / "back").decoding.stopping == "full"
+    change_json(folder / "config.json", min_length=5, early_stopping="never")
     # Saved without its output, as facebook/bart-large is.
     tensors = load_file(folder / "model.safetensors")
     kept = {k.removeprefix("model."): w for k, w in tensors.items() if k.startswith("model.")}
     save_file(kept, folder / "model.safetensors")
     again = read_folder(folder)
-    assert again.decoding.min_length == 4
+    assert (again.decoding.min_length, again.decoding.stopping) == (4, "exact")
     assert all(
         torch.equal(imported.weights[name], weight)
         for name, weight in again.weights.items()

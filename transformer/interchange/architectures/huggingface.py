@@ -93,6 +93,9 @@ def _generation(translator: Translator, target: ExportedIds) -> dict[str, Any]:
         # With the start, and the end, which is no input.
         "max_length": translator.model.config.max_length + 1,
     }
+    if search.beam_size > 1:
+        # "never" is stopping=exact; transformers warns of the key in greedy search.
+        generation["early_stopping"] = True if search.stopping == "full" else "never"
     if tags.speech is not None:
         # Its search is not renormalized, and bans symbols by keys of its own.
         del generation["bad_words_ids"], generation["renormalize_logits"]
