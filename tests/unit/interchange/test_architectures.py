@@ -1,6 +1,7 @@
 """Settings of other programs: what cannot be imported is named in one line."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,16 @@ from tests.helpers.lazy import hf
 from tests.helpers.model.models import run_of, tiny_config
 from transformer.__main__ import main
 from transformer.common.errors import InputError
+from transformer.data.tokenization.tags import SourceTags, TaggedText
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.translator import Translator
 from transformer.interchange.architectures.architecture import nearest_architecture, read_config
-from transformer.interchange.architectures.huggingface import write_huggingface
+from transformer.interchange.architectures.huggingface import (
+    generate_greedily,
+    write_huggingface,
+)
 from transformer.interchange.import_model import Imported, read_folder, read_weights
+from transformer.interchange.readme import Published, model_card
 from transformer.model.build import build_transformer
 from transformer.settings.decoding import SearchConfig
 from transformer.settings.tokenizer import EOS
@@ -107,6 +113,23 @@ def test_words_that_were_added_to_t5_go_back_with_their_vectors(tmp_path: Path) 
         assert torch.equal(again.weights[table][after], translator.model.state_dict()[table][ours])
         if "extra" not in text:
             assert theirs.tokenize(text) == spelled
+
+
+def test_the_program_of_a_card_translates_into_the_target(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    imported = read_folder(mbart_folder(tmp_path / "mbart"))
+    folder = tmp_path / "back"
+    translator = written_back(imported, imported.tokenizer, folder)
+    change_json(folder / "generation_config.json", num_beams=1, min_length=0)
+    run = run_of(translator.model.config, data={"source": "en_XX", "target": "de_DE"})
+    card = model_card(translator.tokenizer, run, {}, "transformers", Published("mit"))
+    [program] = re.findall(r"```python\n(.*?)```", card, re.S)
+    expected = generate_greedily(folder, [TaggedText("a man", SourceTags("de_DE", source="en_XX"))])
+    capsys.readouterr()
+    monkeypatch.chdir(folder)
+    exec(program.replace("…", "a man"), {})
+    assert capsys.readouterr().out == f"{expected}\n"
 
 
 def test_an_architecture_without_room_for_added_words_refuses_them(tmp_path: Path) -> None:
