@@ -99,14 +99,17 @@ def test_languages_by_code_alias_variant_and_run() -> None:
 
 def test_the_language_of_a_text_is_detected() -> None:
     english, german = "This is certainly an English sentence.", "Das ist ein deutscher Satz."
-    both = Detector(["en", "de-at"])
-    assert [both.detect(text)[0].language for text in (english, german)] == ["en", "de-at"]
-    assert both.detect(english)[0].confidence > 99
+    for codes in (["en", "de-at"], ["deu", "eng-latn"]):
+        both = Detector(codes)
+        found = [both.detect(text)[0].language for text in (english, german)]
+        assert sorted(found) == sorted(codes) and found[0].startswith("en")
+        assert both.detect(english)[0].confidence > 99
     assert both.detect("12 :-) 5") == []
-    alone = Detector(["en"])
-    assert [detected.language for detected in alone.detect(german)] == ["en"]
+    alone = Detector(["eng-latn"])
+    assert [detected.language for detected in alone.detect(german)] == ["eng-latn"]
+    assert alone.detect(english)[0].confidence > 90
     assert alone.detect(german)[0].confidence < 5
-    assert alone.detect("12 :-) 5") == [("en", 0.0)]
+    assert alone.detect("12 :-) 5") == [("eng-latn", 0.0)]
 
 
 def test_entries_of_a_glossary_are_parsed() -> None:
