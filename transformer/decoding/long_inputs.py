@@ -288,7 +288,12 @@ def split_segments(
 def join_parts(texts: Iterable[str]) -> str:
     """Join the translations of parts by blanks, or without in a script without blanks."""
     parts = [text for text in texts if text]
-    return ("" if _is_unspaced("\n".join(parts)) else " ").join(parts)
+    return blank_between(parts).join(parts)
+
+
+def blank_between(texts: Iterable[str]) -> str:
+    """The blank between texts: none in a script without blanks."""
+    return "" if _is_unspaced("\n".join(texts)) else " "
 
 
 def _is_unspaced(text: str) -> bool:
