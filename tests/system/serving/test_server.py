@@ -108,6 +108,19 @@ def test_clients_of_deepl(url: str, offline: dict[str, str]) -> None:
         client.translate_text("a dog runs .", **asked)
 
 
+def test_deepl_detects_the_language_of_each_text() -> None:
+    def name(options: Options, sentences: Sequence[Sentence]) -> list[SentenceTranslation]:
+        source = options.direction.source
+        return [SentenceTranslation(one.text, f"{source}: {one.text}") for one in sentences]
+
+    english, german = "This is an English sentence.", "Das ist ein deutscher Satz."
+    with serving(pairs=[("en", "fr"), ("de", "fr")], translate=name) as address:
+        client = deepl.DeepLClient("any", server_url=address)
+        found = client.translate_text([english, german, english], target_lang="FR")
+    expected = [("EN", f"en: {english}"), ("DE", f"de: {german}"), ("EN", f"en: {english}")]
+    assert [(one.detected_source_lang, one.text) for one in found] == expected
+
+
 def test_alternatives_links_and_confidence_on_request(url: str, model: Translator) -> None:
     text = " ".join(SENTENCES[:2])
     asked = {"q": text, "source": "auto", "target": "de", "alternatives": 3}
