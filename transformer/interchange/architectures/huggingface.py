@@ -80,7 +80,7 @@ def _generation(translator: Translator, target: ExportedIds) -> dict[str, Any]:
     # Symbols, and codes of languages.
     never = {PAD, BOS, *translator.tokenizer.never_written}
     banned = [[number] for number, row in enumerate(target.rows) if row in never]
-    generation = {
+    generation: dict[str, Any] = {
         # What a translation begins with is forced, so languages cannot be banned.
         "bad_words_ids": None if tags.both_sides else banned,
         "num_beams": search.beam_size,
