@@ -2,6 +2,7 @@
 
 import logging
 import math
+import re
 import sys
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,6 +32,8 @@ OF_SENTENCES = ("bleu", "chrf", "ter", "gleu", "comet", "custom")
 UNCUT = 1.2
 """A sentence is cut only if it is longer than so many times ``SourceLimits.usual``: a little beyond
 the training text a whole sentence is better than its parts (benchmarks/decoding/searches.md)."""
+
+_NON_ASCII_BLANK = re.compile(r"[^\S\x00-\x7f]")
 
 
 @dataclass(frozen=True)
@@ -87,15 +90,25 @@ def base_language(code: str) -> str:
     return code.replace("_", "-").partition("-")[0].lower()
 
 
-def sentence_lengths(subwords: Sequence[str], language: str) -> list[int]:
-    """Lengths of the sentences, by sentencex, in subwords."""
+def find_sentences(text: str, language: str) -> Iterator[str]:
+    """The sentences of a text, each with the blanks after it, by sentencex; without loss."""
     import sentencex
 
+    # sentencex panics at "B\u00a0.": it takes every blank for one byte.
+    plain = _NON_ASCII_BLANK.sub(" ", text)
+    start = 0
+    for sentence in sentencex.segment(base_language(language), plain):
+        yield text[start : start + len(sentence)]
+        start += len(sentence)
+
+
+def sentence_lengths(subwords: Sequence[str], language: str) -> list[int]:
+    """Lengths of the sentences, in subwords."""
     text = "".join(subwords).replace(WORD_START, " ")
     starts = list(accumulate(map(len, subwords), initial=0))
     cuts = [0]
     end = 0
-    for sentence in sentencex.segment(language, text):
+    for sentence in find_sentences(text, language):
         # The blank after a sentence belongs to the next word.
         cut = bisect_left(starts, end + len(sentence.rstrip()))
         end += len(sentence)
@@ -275,7 +288,12 @@ def split_segments(
 def join_parts(texts: Iterable[str]) -> str:
     """Join the translations of parts by blanks, or without in a script without blanks."""
     parts = [text for text in texts if text]
-    return ("" if _is_unspaced("\n".join(parts)) else " ").join(parts)
+    return blank_between(parts).join(parts)
+
+
+def blank_between(texts: Iterable[str]) -> str:
+    """The blank between texts: none in a script without blanks."""
+    return "" if _is_unspaced("\n".join(texts)) else " "
 
 
 def _is_unspaced(text: str) -> bool:

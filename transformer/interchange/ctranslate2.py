@@ -5,6 +5,7 @@ hypotheses. Its probabilities exclude the padding and beginning symbols.
 """
 
 import logging
+import math
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -100,10 +101,9 @@ def write_ctranslate2(
     spec.config.eos_token = target[EOS]
     spec.config.unk_token = target[UNK]
     spec.config.add_source_eos = True
-    norm = next(
-        module for module in model.modules() if isinstance(module, nn.LayerNorm | nn.RMSNorm)
-    )
-    spec.config.layer_norm_epsilon = norm.eps
+    encoder_layers = cast(Sequence[EncoderLayer], model.encoder.layers)
+    # Not of a HeadNorm, whose epsilon is another (_fill_attention).
+    spec.config.layer_norm_epsilon = encoder_layers[0].attention_residual.norm.eps
     spec.validate()
     spec.optimize(quantization=None if quantization == "float32" else quantization)
     spec.save(str(folder))
@@ -237,6 +237,13 @@ def _fill_attention(
     if isinstance(attention.query_norm, HeadNorm):
         _fill_norm(into.q_norm, attention.query_norm)
         _fill_norm(into.k_norm, attention.key_norm)
+        # The engine has one epsilon for all norms. A norm of scaled heads with an epsilon scaled by
+        # the square is the same; only self-attention, where the three are one matrix, has HeadNorm.
+        scale = math.sqrt(cast(float, norm.eps) / cast(float, attention.query_norm.eps))
+        rows = attention.query.out_features + attention.key.out_features
+        into.linear[0].weight[:rows] *= scale
+        if attention.query.bias is not None:
+            into.linear[0].bias[:rows] *= scale
     _fill_norm(into.layer_norm, norm)
 
 

@@ -243,6 +243,8 @@ def read_folder(folder: Path, asked: ImportConfig | None = None) -> Imported:
         no_repeat_ngram=config.no_repeat_ngram_size,
         # There the start counts.
         min_length=max(0, config.min_length - 1),
+        # False, the default there, is a third rule: it ends by an estimate of the best score.
+        stopping="full" if config.early_stopping is True else "exact",
     )
     return Imported(model, tokenizer, ours, languages, decoding)
 

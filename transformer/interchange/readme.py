@@ -93,11 +93,15 @@ def model_card(
 def _program(library: str, tokenizer: Tokenizer, run: RunConfig, published: Published) -> str:
     """The program that loads a model of the Hub or, without ``repo``, the folder it runs in."""
     javascript = library.endswith(".js")
-    hears = library == "transformers" and tokenizer.tags.speech is not None
-    name = "whisper" if hears else library
+    name = library
+    if library == "transformers" and tokenizer.tags.speech is not None:
+        name = "whisper"
+    elif library == "transformers" and tokenizer.tags.both_sides:
+        name = "transformers_tagged"
     program = _asset(f"load_{name}.txt" if javascript else f"load_{name}.py.txt")
     is_marian = nearest_architecture(run.model).files is marian
     program = program.replace("TOKENIZER", "MarianTokenizer" if is_marian else "AutoTokenizer")
+    program = program.replace("SOURCE", run.data.source).replace("TARGET", run.data.target)
     program = program.replace("DTYPE", "q8" if published.quantization == "int8" else "fp32")
     if published.repo:
         return program.replace("REMOTE", "true").replace("NAME", published.repo)

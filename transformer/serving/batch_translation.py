@@ -9,11 +9,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from transformer.common.errors import InputError
+from transformer.data.text.phrases import is_unspaced
 from transformer.data.text.word_alignment import Link, subword_words
 from transformer.data.tokenization.tags import with_tags
 from transformer.decoding.alignment import Aligner
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.forced_decoding import score_pairs
+from transformer.decoding.long_inputs import blank_between
 from transformer.decoding.translator import Translation, Translator
 from transformer.quality.failures.monitor import as_output
 from transformer.serving.languages import Direction
@@ -82,11 +84,25 @@ class SentenceTranslation:
     """Of a sound of one window: the probability that nobody speaks, if the model gives it."""
 
 
+TranslatedPart = tuple[Part, SentenceTranslation]
+
+
+def blanks_before(before: TranslatedPart | None, part: Part, translation: str) -> str:
+    """The blanks between two translations: those of the source.
+
+    Where the source has none, as in Chinese, a translation into a script with blanks has a space.
+    """
+    if part.blanks or before is None or not translation:
+        return part.blanks
+    is_from_unspaced = any(map(is_unspaced, before[0].sentence + part.sentence))
+    return blank_between((before[1].text, translation)) if is_from_unspaced else ""
+
+
 @dataclass(frozen=True)
 class TextTranslation:
-    """The translation of a text: those of its sentences, and the blanks of the source."""
+    """The translation of a text: its sentences, with the blanks before their translations."""
 
-    parts: tuple[tuple[Part, SentenceTranslation], ...]
+    parts: tuple[TranslatedPart, ...]
 
     @property
     def text(self) -> str:

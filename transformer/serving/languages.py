@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from transformer.common.errors import InputError
+from transformer.common.language_names import short_code
 from transformer.data.tokenization.tags import UNTAGGED, SourceTags, with_tags
 from transformer.decoding.long_inputs import has_sentences
 from transformer.decoding.translator import Translator, torch_engine
@@ -195,6 +196,11 @@ class Detected(NamedTuple):
     confidence: float
 
 
+def _detected_code(code: str) -> str:
+    """The code of py3langid: ``zh`` for ``zh-hans``, ``en`` for ``eng-latn``."""
+    return short_code(code.partition("-")[0])
+
+
 class Detector:
     """Detects the languages of a service, as far as py3langid knows them."""
 
@@ -202,8 +208,7 @@ class Detector:
         from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
         self._identifier: Any = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
-        # zh-hans is zh in py3langid.
-        self._codes = {code.partition("-")[0]: code for code in reversed(languages)}
+        self._codes = {_detected_code(code): code for code in reversed(languages)}
         self._only = languages[0] if len(languages) == 1 else None
         known = [code for code in self._codes if code in self._identifier.labels]
         if known and self._only is None:
@@ -214,7 +219,7 @@ class Detector:
         text = text[:_SAMPLE]
         ranked = self._identifier.rank(text) if any(map(str.isalpha, text)) else []
         if self._only is not None:
-            probability = dict(ranked).get(self._only.partition("-")[0], 0.0)
+            probability = dict(ranked).get(_detected_code(self._only), 0.0)
             return [Detected(self._only, round(100.0 * float(probability), 1))]
         return [
             Detected(self._codes[code], round(100.0 * float(probability), 1))

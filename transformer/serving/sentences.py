@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Literal, NamedTuple
 
-from transformer.decoding.long_inputs import base_language
+from transformer.decoding.long_inputs import find_sentences
 
 Splitting = Literal["sentences", "punctuation", "lines", "none"]
 """Where a text is cut: at the ends of sentences and lines, of sentences, of lines, or nowhere."""
@@ -17,7 +17,7 @@ Splitting = Literal["sentences", "punctuation", "lines", "none"]
 LONGEST = 1000
 """Characters of a sentence."""
 
-_BLANKS = re.compile(r"[\t\v\f\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff]")
+_OTHER_BLANK = re.compile(r"\r\n|[^\S ]|\ufeff")
 
 
 class Part(NamedTuple):
@@ -48,10 +48,8 @@ def split_sentences(text: str, language: str, splitting: Splitting) -> list[Part
 
 
 def _chunks(text: str, language: str, splitting: Splitting) -> Iterator[str]:
-    import sentencex
-
     for line in [text] if splitting == "punctuation" else text.splitlines(keepends=True):
-        yield from sentencex.segment(base_language(language), line) if line.strip() else [line]
+        yield from find_sentences(line, language) if line.strip() else [line]
 
 
 def _short(chunk: str) -> Iterator[str]:
@@ -67,5 +65,5 @@ def _short(chunk: str) -> Iterator[str]:
 
 
 def plain_blanks(sentence: str) -> str:
-    """A sentence with letters gets spaces for other blanks, which few models have seen."""
-    return _BLANKS.sub(" ", sentence) if any(map(str.isalpha, sentence)) else sentence
+    """A sentence with letters gets spaces for other blanks, line ends too: few models know them."""
+    return _OTHER_BLANK.sub(" ", sentence) if any(map(str.isalpha, sentence)) else sentence

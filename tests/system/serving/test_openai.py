@@ -2,7 +2,7 @@
 
 import io
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from transformer.common.language_names import language_name
 from transformer.data.tokenization.tags import SourceTags, TaggedText
 from transformer.decoding.translator import Translator
 from transformer.serving.access import Client
+from transformer.serving.batch_translation import Options, Sentence, SentenceTranslation
 
 ANNA = Client("anna", "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b")
 
@@ -75,6 +76,16 @@ def test_all_formats(url: str, sound: Path, model: Translator) -> None:
     assert srt.count(" --> ") == 3
     vtt = audio.transcriptions.create(file=data, response_format="vtt", **asked)
     assert vtt.startswith(f"WEBVTT\n\n00:00:00.000 --> 00:00:0{first.end:.3f}\n{first.text}\n\n")
+
+
+def test_a_script_without_blanks_gets_none(model: Translator, sound: Path) -> None:
+    def translate(_: Options, sounds: Sequence[Sentence]) -> list[SentenceTranslation]:
+        return [SentenceTranslation(one.text, "你好。") for one in sounds]
+
+    with serving(translator=model, pairs=[("sound", "zh")], translate=translate) as address:
+        audio = client(address).audio
+        heard = audio.transcriptions.create(file=sound.read_bytes(), model="whisper-1")
+    assert heard.text == "你好。" * 3
 
 
 def test_directions(url: str, sound: Path) -> None:

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +29,7 @@ from transformer.quality.failures.flagging import Flagging
 from transformer.quality.failures.flags import Detector
 from transformer.quality.failures.thresholds import Thresholds
 from transformer.serving.access import Client
+from transformer.serving.batch_translation import Options, Sentence, SentenceTranslation
 
 SENTENCES = [source for source, _ in PAIRS]
 KEY = "secret"
@@ -107,6 +108,19 @@ def test_clients_of_deepl(url: str, offline: dict[str, str]) -> None:
         client.translate_text("a dog runs .", **asked)
 
 
+def test_deepl_detects_the_language_of_each_text() -> None:
+    def name(options: Options, sentences: Sequence[Sentence]) -> list[SentenceTranslation]:
+        source = options.direction.source
+        return [SentenceTranslation(one.text, f"{source}: {one.text}") for one in sentences]
+
+    english, german = "This is an English sentence.", "Das ist ein deutscher Satz."
+    with serving(pairs=[("en", "fr"), ("de", "fr")], translate=name) as address:
+        client = deepl.DeepLClient("any", server_url=address)
+        found = client.translate_text([english, german, english], target_lang="FR")
+    expected = [("EN", f"en: {english}"), ("DE", f"de: {german}"), ("EN", f"en: {english}")]
+    assert [(one.detected_source_lang, one.text) for one in found] == expected
+
+
 def test_alternatives_links_and_confidence_on_request(url: str, model: Translator) -> None:
     text = " ".join(SENTENCES[:2])
     asked = {"q": text, "source": "auto", "target": "de", "alternatives": 3}
@@ -138,6 +152,37 @@ def test_alternatives_links_and_confidence_on_request(url: str, model: Translato
     assert events[0]["detectedLanguage"] == answer["detectedLanguage"]
     assert events[0]["sentences"][0]["confidence"] == one["confidence"]
     assert stream(url, asked | {"target": "xx"}) == [{"error": "xx is not supported"}]
+
+
+CHINESE = {
+    "今天很好。": {"en": "It is good.", "ja": "今日は良い。"},
+    "我们走吧。": {"en": "Let us go.", "ja": "行こう。"},
+}
+
+
+def from_chinese(options: Options, sentences: Sequence[Sentence]) -> list[SentenceTranslation]:
+    found = [CHINESE.get(one.text, {}).get(options.direction.target, one.text) for one in sentences]
+    return [
+        SentenceTranslation(one.text, text, alternatives=(f"{text}!",))
+        for one, text in zip(sentences, found, strict=True)
+    ]
+
+
+def test_sentences_without_blanks_become_sentences_with_blanks() -> None:
+    text = "今天很好。我们走吧。"
+    pairs = [("zh", "en"), ("zh", "ja")]
+    asked = {"q": text, "source": "zh", "target": "en", "alternatives": 1}
+    html = {"q": "<p>今天很好。<b>我们走吧。</b></p>", "format": "html"}
+    with serving(pairs=pairs, translate=from_chinese) as address:
+        answer = ask(f"{address}/translate", asked)[1]
+        events = stream(address, asked)
+        japanese = ask(f"{address}/translate", asked | {"target": "ja"})[1]
+        marked = ask(f"{address}/translate", asked | html)[1]
+    assert answer["translatedText"] == "It is good. Let us go."
+    assert answer["alternatives"] == ["It is good.! Let us go.!"]
+    assert [event["translatedText"] for event in events] == ["It is good.", " Let us go."]
+    assert japanese["translatedText"] == "今日は良い。行こう。"
+    assert marked["translatedText"] == "<p>It is good. <b>Let us go.</b></p>"
 
 
 def stream(url: str, asked: dict[str, Any]) -> list[Any]:

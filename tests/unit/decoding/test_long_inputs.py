@@ -40,6 +40,7 @@ def test_part_lengths(subwords: str, limit: int, lengths: list[int]) -> None:
         ("en", "▁Dr|.|▁Sm|ith|▁came|.|▁He|▁left|.", [6, 3]),
         ("en", "▁a|▁dog|.|< >|▁He|▁left|.", [4, 3]),  # a separator ends a sentence
         ("ja", "▁今日|は|。|元気|?|はい", [3, 2, 1]),
+        ("en", "▁plan|▁B|\u00a0|.|▁It|▁runs|.", [4, 3]),
     ],
 )
 def test_sentence_lengths(language: str, subwords: str, lengths: list[int]) -> None:

@@ -1,6 +1,7 @@
 """Settings of other programs: what cannot be imported is named in one line."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,16 @@ from tests.helpers.lazy import hf
 from tests.helpers.model.models import run_of, tiny_config
 from transformer.__main__ import main
 from transformer.common.errors import InputError
+from transformer.data.tokenization.tags import SourceTags, TaggedText
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.translator import Translator
 from transformer.interchange.architectures.architecture import nearest_architecture, read_config
-from transformer.interchange.architectures.huggingface import write_huggingface
+from transformer.interchange.architectures.huggingface import (
+    generate_greedily,
+    write_huggingface,
+)
 from transformer.interchange.import_model import Imported, read_folder, read_weights
+from transformer.interchange.readme import Published, model_card
 from transformer.model.build import build_transformer
 from transformer.settings.decoding import SearchConfig
 from transformer.settings.tokenizer import EOS
@@ -84,7 +90,8 @@ def written_back(imported: Imported, tokenizer: Tokenizer, folder: Path) -> Tran
     """The translator of an imported shape with other weights, exported to a folder."""
     sizes = tokenizer.source_vocab_size, tokenizer.target_vocab_size
     model = build_transformer(imported.model.sized(*sizes))
-    translator = Translator(model, tokenizer, SearchConfig(min_length=4), batch_tokens=100)
+    search = SearchConfig(min_length=4, stopping="full")
+    translator = Translator(model, tokenizer, search, batch_tokens=100)
     folder.mkdir()
     run = run_of(model.config, data={"source": "en_XX", "target": "de_DE"})
     write_huggingface(translator, run, folder)
@@ -108,25 +115,43 @@ def test_words_that_were_added_to_t5_go_back_with_their_vectors(tmp_path: Path) 
             assert theirs.tokenize(text) == spelled
 
 
+def test_the_program_of_a_card_translates_into_the_target(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    imported = read_folder(mbart_folder(tmp_path / "mbart"))
+    folder = tmp_path / "back"
+    translator = written_back(imported, imported.tokenizer, folder)
+    change_json(folder / "generation_config.json", num_beams=1, min_length=0)
+    run = run_of(translator.model.config, data={"source": "en_XX", "target": "de_DE"})
+    card = model_card(translator.tokenizer, run, {}, "transformers", Published("mit"))
+    [program] = re.findall(r"```python\n(.*?)```", card, re.S)
+    expected = generate_greedily(folder, [TaggedText("a man", SourceTags("de_DE", source="en_XX"))])
+    capsys.readouterr()
+    monkeypatch.chdir(folder)
+    exec(program.replace("…", "a man"), {})
+    assert capsys.readouterr().out == f"{expected}\n"
+
+
 def test_an_architecture_without_room_for_added_words_refuses_them(tmp_path: Path) -> None:
     found = read_folder(mbart_folder(tmp_path / "mbart"))
     with pytest.raises(InputError, match=r"tokenizer\.add"):
         written_back(found, found.tokenizer.with_words(["Zugspitze"]), tmp_path / "back")
 
 
-def test_bart_keeps_its_minimum_length_and_needs_no_output(tmp_path: Path) -> None:
+def test_bart_keeps_its_minimum_length_and_stopping_and_needs_no_output(tmp_path: Path) -> None:
     folder = bart_folder(tmp_path / "bart")
     imported = read_folder(folder)
     written_back(imported, imported.tokenizer, tmp_path / "back")
     values = json.loads((tmp_path / "back" / "generation_config.json").read_text())
-    assert values["min_length"] == 5
-    change_json(folder / "config.json", min_length=5)
+    assert (values["min_length"], values["early_stopping"]) == (5, True)
+    assert read_folder(tmp_path / "back").decoding.stopping == "full"
+    change_json(folder / "config.json", min_length=5, early_stopping="never")
     # Saved without its output, as facebook/bart-large is.
     tensors = load_file(folder / "model.safetensors")
     kept = {k.removeprefix("model."): w for k, w in tensors.items() if k.startswith("model.")}
     save_file(kept, folder / "model.safetensors")
     again = read_folder(folder)
-    assert again.decoding.min_length == 4
+    assert (again.decoding.min_length, again.decoding.stopping) == (4, "exact")
     assert all(
         torch.equal(imported.weights[name], weight)
         for name, weight in again.weights.items()

@@ -154,6 +154,8 @@ def test_a_model_that_a_program_does_not_have_is_refused(
         {"beam_size": 5, "length_penalty": -0.5, "nbest": 5, "max_length_offset": 40},
         {"beam_size": 3, "max_length_ratio": 0.5, "max_length_offset": 1, "nbest": 3},
         {"beam_size": 3, "positions": "learned", "max_length": 14, "max_length_offset": 40},
+        # Heads have an epsilon of their own.
+        {"query_key_norm": "self", "norm_epsilon": 1e-2, "positions": "rotary", "num_kv_heads": 2},
     ],
     ids=str,
 )

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.helpers.decoding.translators import tiny_translator
@@ -44,6 +44,7 @@ def test_a_text_is_cut_where_asked(splitting: Splitting, sentences: list[str]) -
 
 
 @given(text=st.text(alphabet="aB.?! \n\r\t\u2028\u00a0。", max_size=60))
+@example("This is plan B\u00a0. The dog runs.")
 def test_any_text_is_cut_without_loss(text: str) -> None:
     for splitting in get_args(Splitting):
         parts = split_sentences(text, "en", splitting)
@@ -53,6 +54,10 @@ def test_any_text_is_cut_without_loss(text: str) -> None:
 
 def test_blanks_in_a_sentence_with_letters_become_spaces() -> None:
     assert plain_blanks("a\u00a0b\tc") == "a b c" and plain_blanks("5\u00a0%") == "5\u00a0%"
+    # A sentence has line ends where a client of DeepL asks for it.
+    parts = split_sentences("A dog\nruns.\nA cat\r\nsleeps.", "en", "punctuation")
+    assert [plain_blanks(part.sentence) for part in parts] == ["A dog runs.", "A cat sleeps."]
+    assert plain_blanks("5\n6") == "5\n6"
 
 
 def test_languages_by_code_alias_variant_and_run() -> None:
@@ -94,14 +99,17 @@ def test_languages_by_code_alias_variant_and_run() -> None:
 
 def test_the_language_of_a_text_is_detected() -> None:
     english, german = "This is certainly an English sentence.", "Das ist ein deutscher Satz."
-    both = Detector(["en", "de-at"])
-    assert [both.detect(text)[0].language for text in (english, german)] == ["en", "de-at"]
-    assert both.detect(english)[0].confidence > 99
+    for codes in (["en", "de-at"], ["deu", "eng-latn"]):
+        both = Detector(codes)
+        found = [both.detect(text)[0].language for text in (english, german)]
+        assert sorted(found) == sorted(codes) and found[0].startswith("en")
+        assert both.detect(english)[0].confidence > 99
     assert both.detect("12 :-) 5") == []
-    alone = Detector(["en"])
-    assert [detected.language for detected in alone.detect(german)] == ["en"]
+    alone = Detector(["eng-latn"])
+    assert [detected.language for detected in alone.detect(german)] == ["eng-latn"]
+    assert alone.detect(english)[0].confidence > 90
     assert alone.detect(german)[0].confidence < 5
-    assert alone.detect("12 :-) 5") == [("en", 0.0)]
+    assert alone.detect("12 :-) 5") == [("eng-latn", 0.0)]
 
 
 def test_entries_of_a_glossary_are_parsed() -> None:

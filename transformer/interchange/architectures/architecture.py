@@ -40,6 +40,7 @@ class _Config:
     length_penalty: Annotated[float, Range(-100, 100)] = 1.0
     no_repeat_ngram_size: Count = 0
     min_length: Count = 0
+    early_stopping: bool | Literal["never"] = False
 
 
 def _other_decoder(config: Any) -> list[str]:

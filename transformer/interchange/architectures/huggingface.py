@@ -80,7 +80,7 @@ def _generation(translator: Translator, target: ExportedIds) -> dict[str, Any]:
     # Symbols, and codes of languages.
     never = {PAD, BOS, *translator.tokenizer.never_written}
     banned = [[number] for number, row in enumerate(target.rows) if row in never]
-    generation = {
+    generation: dict[str, Any] = {
         # What a translation begins with is forced, so languages cannot be banned.
         "bad_words_ids": None if tags.both_sides else banned,
         "num_beams": search.beam_size,
@@ -93,6 +93,9 @@ def _generation(translator: Translator, target: ExportedIds) -> dict[str, Any]:
         # With the start, and the end, which is no input.
         "max_length": translator.model.config.max_length + 1,
     }
+    if search.beam_size > 1:
+        # "never" is stopping=exact; transformers warns of the key in greedy search.
+        generation["early_stopping"] = True if search.stopping == "full" else "never"
     if tags.speech is not None:
         # Its search is not renormalized, and bans symbols by keys of its own.
         del generation["bad_words_ids"], generation["renormalize_logits"]

@@ -243,7 +243,8 @@ class _Pairing:
         if token.name in self._rules.kept:
             return False
         translated = self._translated
-        if not self._rules.xml and ("class" in token.source or "translate" in token.source):
+        source = token.source.lower()
+        if not self._rules.xml and ("class" in source or "translate" in source):
             attributes = token.attributes
             asked = attributes.get("translate")
             if asked is not None and asked.lower() in ("", "yes", "no"):

@@ -18,7 +18,11 @@ from dataclasses import dataclass, field
 from itertools import accumulate, pairwise, takewhile
 from typing import Any, NamedTuple
 
-from transformer.serving.batch_translation import SentenceTranslation, TextTranslation
+from transformer.serving.batch_translation import (
+    SentenceTranslation,
+    TextTranslation,
+    blanks_before,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,9 +158,12 @@ def project(plain: PlainText, translation: TextTranslation) -> list[Cell]:
         while waiting and waiting[0].start <= end:
             yield waiting.popleft()
 
+    before = None
     for part, sentence in translation.parts:
         start = offset + len(part.blanks)
         end = start + len(part.sentence)
+        if not part.blanks and blanks_before(before, part, sentence.text):
+            cells.append(Cell(" "))
         cells += _with_kept(plain.copy(offset, start), kept_until(start))
         if is_copy(sentence):
             cells += _with_kept(plain.copy(start, end), kept_until(end))
@@ -164,6 +171,7 @@ def project(plain: PlainText, translation: TextTranslation) -> list[Cell]:
             translated = _sentence(plain, start, sentence)
             cells += _beside(translated, list(kept_until(end - 1)), plain.text)
         offset = end
+        before = part, sentence
     return [*cells, *waiting]
 
 

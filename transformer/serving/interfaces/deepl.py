@@ -25,7 +25,7 @@ from transformer.common.language_names import language_name
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.constraints.terms import Glossary
 from transformer.serving.access import Access, Client
-from transformer.serving.batch_translation import Options
+from transformer.serving.batch_translation import Options, TextTranslation
 from transformer.serving.formats.documents import translate_document
 from transformer.serving.formats.marked_text import translate_texts, visible_texts
 from transformer.serving.formats.markup import KEPT, Rules
@@ -102,22 +102,54 @@ class DeepL:
         http.check_size(texts, self._limits, 413)
         http.charge(request, self.access, request.state.client, len(texts) - 1)
         rules = _tag_rules(asked)
-        visible = texts if asked.get("source_lang") else await visible_texts(texts, rules)
-        splitting = _SPLITTING.get(str(asked.get("split_sentences")), "sentences")
-        options = replace(self._glossaries.options(request, asked, visible), splitting=splitting)
-        work = translate_texts(self.queue.translate, texts, options, rules)
+        options = await self._options(request, asked, texts, rules)
+        work = self._translated(texts, options, rules)
         translations = await http.unless_gone(request, work)
         self._characters[request.state.client] += sum(map(len, texts))
-        source = options.direction.source.upper()
         answers = [
             {
-                "detected_source_language": source,
+                "detected_source_language": each.direction.source.upper(),
                 "text": translation.text,
                 "billed_characters": len(text),
             }
-            for text, translation in zip(texts, translations, strict=True)
+            for text, each, translation in zip(texts, options, translations, strict=True)
         ]
         return JSONResponse({"translations": answers})
+
+    async def _options(
+        self,
+        request: Request,
+        asked: Mapping[str, Any],
+        texts: Sequence[str],
+        rules: Rules | None,
+    ) -> list[Options]:
+        """The options of each text; the language of each is detected, unless it is given.
+
+        A glossary is of one language, so the texts are, too.
+        """
+        splitting = _SPLITTING.get(str(asked.get("split_sentences")), "sentences")
+        visible = texts if asked.get("source_lang") else await visible_texts(texts, rules)
+        is_one = asked.get("source_lang") or asked.get("glossary_id")
+        samples = [visible] if is_one else [[text] for text in visible]
+        found = [
+            replace(self._glossaries.options(request, asked, sample), splitting=splitting)
+            for sample in samples
+        ]
+        return found * len(texts) if is_one else found
+
+    async def _translated(
+        self, texts: Sequence[str], options: Sequence[Options], rules: Rules | None
+    ) -> list[TextTranslation]:
+        by_options: defaultdict[Options, list[int]] = defaultdict(list)
+        for index, each in enumerate(options):
+            by_options[each].append(index)
+        translations: dict[int, TextTranslation] = {}
+        async with asyncio.timeout(self._limits.seconds):
+            for each, indices in by_options.items():
+                alike = [texts[index] for index in indices]
+                translated = await translate_texts(self.queue.translate, alike, each, rules)
+                translations |= zip(indices, translated, strict=True)
+        return [translations[index] for index in range(len(texts))]
 
     async def languages(self, request: Request) -> Response:
         asked = await http.read_parameters(request)

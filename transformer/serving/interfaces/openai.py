@@ -31,7 +31,7 @@ from transformer.data.features.audio import sound_seconds
 from transformer.data.features.read_source import ReadSource
 from transformer.data.features.reference import Reference
 from transformer.data.tokenization.tags import TRANSLATES_TO
-from transformer.decoding.long_inputs import source_windows
+from transformer.decoding.long_inputs import join_parts, source_windows
 from transformer.decoding.subtitles import subtitles
 from transformer.decoding.translator import TimedText
 from transformer.serving.access import Access
@@ -309,7 +309,7 @@ def _endpoint(answer: http.Answer) -> http.Answer:
 
 def _answer(task: str, asked: _Asked, transcript: _Transcript) -> Response:
     segments = transcript.segments
-    text = " ".join(segment.text for segment in segments if segment.text)
+    text = join_parts(segment.text for segment in segments)
     if asked.form == "text":
         return PlainTextResponse(f"{text}\n")
     if asked.form == "json":

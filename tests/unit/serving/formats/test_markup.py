@@ -93,6 +93,7 @@ TABLE = [
         "<div translate=no>not <b translate=yes>not</b></div> not",
         "<div translate=no>not <b translate=yes>nicht</b></div> nicht",
     ),
+    ('<P TRANSLATE="NO">not</P> <P CLASS=notranslate>not</P>',) * 2,
     ("<p>not&nbsp;<b>up</b></p>\u3000the", "<p>nicht <b>auf</b></p>\u3000das"),
     ("<p>\n  not up\n</p>&nbsp;<p>&nbsp;not </p>", "<p>\n  nicht auf\n</p>&nbsp;<p>\xa0nicht </p>"),
     ("<!--> not <!---> up <!-- a > --!>", "<!--> nicht <!---> auf <!-- a > --!>"),

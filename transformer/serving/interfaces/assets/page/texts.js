@@ -45,7 +45,7 @@ function drawTarget() {
   const empty = shown && !shown.text.trim();
   target.dataset.empty = empty ? "The model gave no translation." : "Translation";
   target.replaceChildren(...(shown && !empty
-    ? [...shown.sentences.flatMap((one, index) => [one.blanks, sentence("target", index, choice(index).text, choice(index).confidence)]), shown.tail]
+    ? [...shown.sentences.flatMap((one, index) => [one.before, sentence("target", index, choice(index).text, choice(index).confidence)]), shown.tail]
     : []));
 }
 

@@ -13,11 +13,17 @@ export class Translation {
     this.source = source;
     this.sentences = [];
     let end = 0;
+    let written = 0;
     const whole = [{ source, translation: answer.translatedText }];
     for (const one of answer.sentences.length ? answer.sentences : whole) {
       const start = source.indexOf(one.source, end);
-      this.sentences.push({ start, blanks: source.slice(end, start), text: one.source, choices: choices(one), chosen: 0 });
+      const blanks = source.slice(end, start);
+      // The blanks of the translation: it may have some where the source has none.
+      const at = one.translation ? answer.translatedText.indexOf(one.translation, written) : written + blanks.length;
+      const before = answer.translatedText.slice(written, at);
+      this.sentences.push({ start, blanks, before, text: one.source, choices: choices(one), chosen: 0 });
       end = start + one.source.length;
+      written = at + one.translation.length;
     }
     this.rest = source.slice(end);
   }
@@ -28,7 +34,7 @@ export class Translation {
   }
 
   get text() {
-    return this.sentences.map((one) => one.blanks + one.choices[one.chosen].text).join("") + this.tail;
+    return this.sentences.map((one) => one.before + one.choices[one.chosen].text).join("") + this.tail;
   }
 
   get unsure() {
