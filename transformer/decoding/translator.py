@@ -627,6 +627,8 @@ class Translator:
     def _limit(self, segment: Segment) -> int:
         """Maximal subwords of its translation."""
         limit = self.search.limit(len(segment.subwords)) + len(segment.target_tags)
+        if segment.constraints is not None:
+            limit += len(segment.constraints.prefix_subwords(self.tokenizer))
         return min(max_subwords(self.ensemble), limit)
 
     def _candidate(self, hypotheses: Sequence[Hypothesis], limits: Sequence[int]) -> Candidate:
