@@ -170,7 +170,10 @@ class ModelSearcher:
         if speech is not None:
             silences: Sequence[float | None] = silence.probabilities() or [None] * len(segments)
             results = [
-                [replace(h, tokens=(*prompt, *h.tokens), no_speech=silent) for h in hypotheses]
+                [
+                    replace(h, tokens=(*prompt, *h.tokens), no_speech=silent, prompt=len(prompt))
+                    for h in hypotheses
+                ]
                 for prompt, silent, hypotheses in zip(
                     speech.prompts, silences, results, strict=True
                 )

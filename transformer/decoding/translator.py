@@ -69,6 +69,9 @@ class Candidate:
     log_probability: float
     """Natural logarithm of the probability of all subwords and the end of the sentence."""
     tokens: tuple[str, ...]
+    length: int = field(compare=False)
+    """The tokens that the length penalty counts: with the end of each part of a split text, without
+    the prompt of a sound."""
     is_unfinished: bool = field(default=False, compare=False)
     """Whether the search was cut at the maximum length, of the text or of a part of it."""
 
@@ -169,7 +172,7 @@ def _size_of_file(request: Request) -> int:
     return int(request.text.vectors.nbytes)
 
 
-BLANK = Translation("", 0.0, (), (Candidate("", 0.0, 0.0, ()),))
+BLANK = Translation("", 0.0, (), (Candidate("", 0.0, 0.0, (), 1),))
 """The translation of a blank text: no model runs for it."""
 
 
@@ -635,13 +638,15 @@ class Translator:
         text = join_parts(hypothesis_texts(hypotheses, self.tokenizer))
         total = sum(hypothesis.log_probability for hypothesis in hypotheses)
         tokens = [token for hypothesis in hypotheses for token in hypothesis.tokens]
+        length = sum(hypothesis.length for hypothesis in hypotheses)
         score = hypotheses[0].score
         if len(hypotheses) > 1:
-            score = total / self.search.penalty(len(tokens) + len(hypotheses))
+            score = total / self.search.penalty(length)
             if self.search.algorithm == "mbr":
                 score = fmean(hypothesis.score for hypothesis in hypotheses)
         is_unfinished = any(
             len(hypothesis.tokens) >= limit
             for hypothesis, limit in zip(hypotheses, limits, strict=True)
         )
-        return Candidate(text, score, total, tuple(self.tokenizer.subwords(tokens)), is_unfinished)
+        subwords = tuple(self.tokenizer.subwords(tokens))
+        return Candidate(text, score, total, subwords, length, is_unfinished)
