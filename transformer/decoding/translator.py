@@ -64,8 +64,9 @@ class Candidate:
     text: str
     """Detokenized, without a line end."""
     score: float
-    """What the search ranks by: the log-probability divided by the length penalty. For ``mbr`` it
-    is the expected utility; a text that is cut into segments has their mean."""
+    """What the search ranks by: the log-probability divided by the length penalty, plus the
+    coverage penalty. For ``mbr`` it is the expected utility; a text that is cut into segments has
+    their mean."""
     log_probability: float
     """Natural logarithm of the probability of all subwords and the end of the sentence."""
     tokens: tuple[str, ...]
@@ -101,7 +102,8 @@ class Translation:
     """0 for a blank text."""
     tokens: tuple[str, ...]
     nbest: tuple[Candidate, ...]
-    """Up to ``nbest`` candidates, the best first."""
+    """Up to ``nbest`` candidates, the best first. A candidate of a split text joins those of one
+    rank of all parts: the order is that of the parts, and not always that of the scores."""
     source_tokens: tuple[str, ...] = ()
     attention: Float[Tensor, "target source"] | None = field(default=None, compare=False)
     """On request: the weight of each source subword for each target subword
@@ -642,6 +644,7 @@ class Translator:
         score = hypotheses[0].score
         if len(hypotheses) > 1:
             score = total / self.search.penalty(length)
+            score += sum(hypothesis.coverage_penalty for hypothesis in hypotheses)
             if self.search.algorithm == "mbr":
                 score = fmean(hypothesis.score for hypothesis in hypotheses)
         is_unfinished = any(

@@ -78,13 +78,15 @@ class Hypothesis:
     tokens: tuple[int, ...]
     """Subwords, without the symbols for beginning and end."""
     score: float
-    """The log-probability divided by the length penalty; searches rank by it."""
+    """The log-probability divided by the length penalty, plus the coverage penalty."""
     log_probability: float
     """Natural logarithm, of the subwords and the end of the sentence."""
     no_speech: float | None = field(default=None, compare=False)
     """Of a sound: the probability that nobody speaks, if the model gives it."""
     prompt: int = field(default=0, compare=False)
     """Of a sound: the number of first tokens that are given, and no part of the score."""
+    coverage_penalty: float = field(default=0.0, compare=False)
+    """Has been added to the score."""
 
     @property
     def length(self) -> int:
