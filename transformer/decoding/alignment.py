@@ -175,11 +175,13 @@ def joined_links(
     sources: Sequence[Sequence[str]],
     targets: Sequence[Sequence[str]],
     near_best: float,
+    between: str = " ",
 ) -> Links:
     """`word_links` of the parts of one text, whose target words are numbered through.
 
     ``maps`` have the shape ``target source`` of each part.
-    A part of the source may continue the last word of the part before it; a target begins a word.
+    A part of the source may continue the last word of the part before it; a target does so if
+    nothing stands ``between`` the targets.
     """
     # Each part begins with the tags of the text, which would end the word that it continues.
     texts = [list(dropwhile(is_tag, source)) for source in sources]
@@ -194,5 +196,7 @@ def joined_links(
         target_words = subword_words(target)
         part_links = word_links(weights, source_words, target_words, near_best)
         links |= {(s + first, t + count) for s, t in part_links}
-        count += max(target_words, default=NO_WORD) + 1
+        last = max(target_words, default=NO_WORD)
+        if last != NO_WORD:
+            count += last + (1 if between else 0)
     return frozenset(links)

@@ -273,9 +273,14 @@ def split_segments(
 
 
 def join_parts(texts: Iterable[str]) -> str:
-    """Join the translations of parts by blanks, or without in a script without blanks."""
+    """Join the translations of parts, of which some may be blank."""
     parts = [text for text in texts if text]
-    return ("" if _is_unspaced("\n".join(parts)) else " ").join(parts)
+    return between_parts(parts).join(parts)
+
+
+def between_parts(texts: Iterable[str]) -> str:
+    """What joins the translations of parts: a blank, or nothing in a script without blanks."""
+    return "" if _is_unspaced("\n".join(texts)) else " "
 
 
 def _is_unspaced(text: str) -> bool:

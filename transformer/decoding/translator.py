@@ -39,6 +39,7 @@ from transformer.decoding.long_inputs import (
     Segment,
     SourceLimits,
     SplitLines,
+    between_parts,
     check_fits,
     counting_split_lines,
     file_segments,
@@ -583,8 +584,10 @@ class Translator:
         maps = [weights for _, weights in parts]
         links = None
         if aligner is not None:
-            targets = [self.tokenizer.subwords(beam[0].tokens) for beam, _ in parts]
-            links = joined_links(maps, source, targets, aligner.near_best)
+            best = [beam[0] for beam, _ in parts]
+            targets = [self.tokenizer.subwords(hypothesis.tokens) for hypothesis in best]
+            between = between_parts(hypothesis_texts(best, self.tokenizer))
+            links = joined_links(maps, source, targets, aligner.near_best, between)
         return Translation(
             text=nbest[0].text,
             score=nbest[0].score,

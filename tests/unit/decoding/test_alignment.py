@@ -43,6 +43,22 @@ def test_a_part_continues_the_last_source_word_after_its_tags() -> None:
     assert joined_links(maps, sources, [["▁Ja", "▁pan"], ["▁ish"]], 0.6) == {(0, 0), (0, 1), (0, 2)}
 
 
+def test_without_blanks_a_part_continues_the_last_target_word(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    maps = [torch.ones(1, 1)] * 3
+    sources = [["▁a"], ["▁b"], ["▁c"]]
+    targets = [["▁日本。"], ["▁"], ["▁語。"]]
+    assert joined_links(maps, sources, targets, 0.6, "") == {(0, 0), (2, 0)}
+    assert joined_links(maps, sources, targets, 0.6, " ") == {(0, 0), (2, 1)}
+    # A model that writes one word for each part.
+    monkeypatch.setattr(Tokenizer, "decode_target", lambda self, rows: ["日本。"] * len(rows))
+    monkeypatch.setattr(Tokenizer, "subwords", lambda self, row: ["▁日", *["本"] * (len(row) - 1)])
+    [whole] = tiny_translator(max_length=24).translate([" ".join(SOURCES)], alignment=True)
+    assert whole.text == "日本。" * 4 and whole.alignment
+    assert {target for _, target in whole.alignment} == {0}
+
+
 def test_one_head_or_the_mean_of_all_above_the_first_layer() -> None:
     model = tiny_translator(decoder_layers=3).model
     batch = collate([[9, 8, 7], [6]], [[5], [4, 9]])
