@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, dropwhile, islice
 from typing import cast
 
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import Row, Source, collate
 from transformer.data.text.word_alignment import NO_WORD, Link, Links, subword_words
+from transformer.data.tokenization.tags import is_tag
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.batching import bucket_batches, check_lengths, pair_lengths
 from transformer.model.attention.record_weights import recording
@@ -174,21 +175,28 @@ def joined_links(
     sources: Sequence[Sequence[str]],
     targets: Sequence[Sequence[str]],
     near_best: float,
+    between: str = " ",
 ) -> Links:
     """`word_links` of the parts of one text, whose target words are numbered through.
 
     ``maps`` have the shape ``target source`` of each part.
-    A part of the source may continue the last word of the part before it; a target begins a word.
+    A part of the source may continue the last word of the part before it; a target does so if
+    nothing stands ``between`` the targets.
     """
-    words = iter(subword_words([subword for source in sources for subword in source]))
+    # Each part begins with the tags of the text, which would end the word that it continues.
+    texts = [list(dropwhile(is_tag, source)) for source in sources]
+    words = iter(subword_words(list(chain.from_iterable(texts))))
     links: set[Link] = set()
     count = 0
-    for weights, source, target in zip(maps, sources, targets, strict=True):
-        part_words = list(islice(words, len(source)))
+    for weights, source, text, target in zip(maps, sources, texts, targets, strict=True):
+        tags = [NO_WORD] * (len(source) - len(text))
+        part_words = [*tags, *islice(words, len(text))]
         first = min((word for word in part_words if word != NO_WORD), default=0)
         source_words = [word if word == NO_WORD else word - first for word in part_words]
         target_words = subword_words(target)
         part_links = word_links(weights, source_words, target_words, near_best)
         links |= {(s + first, t + count) for s, t in part_links}
-        count += max(target_words, default=NO_WORD) + 1
+        last = max(target_words, default=NO_WORD)
+        if last != NO_WORD:
+            count += last + (1 if between else 0)
     return frozenset(links)

@@ -170,7 +170,10 @@ class ModelSearcher:
         if speech is not None:
             silences: Sequence[float | None] = silence.probabilities() or [None] * len(segments)
             results = [
-                [replace(h, tokens=(*prompt, *h.tokens), no_speech=silent) for h in hypotheses]
+                [
+                    replace(h, tokens=(*prompt, *h.tokens), no_speech=silent, prompt=len(prompt))
+                    for h in hypotheses
+                ]
                 for prompt, silent, hypotheses in zip(
                     speech.prompts, silences, results, strict=True
                 )
@@ -464,9 +467,13 @@ def rank_by_coverage(
     """
     pairs = [(s, h.tokens) for s, beam in zip(sources, beams, strict=True) for h in beam]
     weights = iter(batched_attention(model, pairs, head))
+    penalties = [[coverage_penalty(next(weights), beta) for _ in beam] for beam in beams]
     scored = [
-        [replace(h, score=h.score + coverage_penalty(next(weights), beta)) for h in beam]
-        for beam in beams
+        [
+            replace(hypothesis, score=hypothesis.score + penalty, coverage_penalty=penalty)
+            for hypothesis, penalty in zip(*of_sentence, strict=True)
+        ]
+        for of_sentence in zip(beams, penalties, strict=True)
     ]
     return [sorted(beam, key=lambda hypothesis: -hypothesis.score) for beam in scored]
 

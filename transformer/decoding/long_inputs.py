@@ -286,13 +286,13 @@ def split_segments(
 
 
 def join_parts(texts: Iterable[str]) -> str:
-    """Join the translations of parts by blanks, or without in a script without blanks."""
+    """Join the translations of parts, of which some may be blank."""
     parts = [text for text in texts if text]
     return blank_between(parts).join(parts)
 
 
 def blank_between(texts: Iterable[str]) -> str:
-    """The blank between texts: none in a script without blanks."""
+    """What stands between texts that are joined: nothing in a script without blanks."""
     return "" if _is_unspaced("\n".join(texts)) else " "
 
 

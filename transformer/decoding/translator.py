@@ -39,6 +39,7 @@ from transformer.decoding.long_inputs import (
     Segment,
     SourceLimits,
     SplitLines,
+    blank_between,
     check_fits,
     counting_split_lines,
     file_segments,
@@ -64,11 +65,15 @@ class Candidate:
     text: str
     """Detokenized, without a line end."""
     score: float
-    """What the search ranks by: the log-probability divided by the length penalty. For ``mbr`` it
-    is the expected utility; a text that is cut into segments has their mean."""
+    """What the search ranks by: the log-probability divided by the length penalty, plus the
+    coverage penalty. For ``mbr`` it is the expected utility; a text that is cut into segments has
+    their mean."""
     log_probability: float
     """Natural logarithm of the probability of all subwords and the end of the sentence."""
     tokens: tuple[str, ...]
+    length: int = field(compare=False)
+    """The tokens that the length penalty counts: with the end of each part of a split text, without
+    the prompt of a sound."""
     is_unfinished: bool = field(default=False, compare=False)
     """Whether the search was cut at the maximum length, of the text or of a part of it."""
 
@@ -98,7 +103,8 @@ class Translation:
     """0 for a blank text."""
     tokens: tuple[str, ...]
     nbest: tuple[Candidate, ...]
-    """Up to ``nbest`` candidates, the best first."""
+    """Up to ``nbest`` candidates, the best first. A candidate of a split text joins those of one
+    rank of all parts: the order is that of the parts, and not always that of the scores."""
     source_tokens: tuple[str, ...] = ()
     attention: Float[Tensor, "target source"] | None = field(default=None, compare=False)
     """On request: the weight of each source subword for each target subword
@@ -169,7 +175,7 @@ def _size_of_file(request: Request) -> int:
     return int(request.text.vectors.nbytes)
 
 
-BLANK = Translation("", 0.0, (), (Candidate("", 0.0, 0.0, ()),))
+BLANK = Translation("", 0.0, (), (Candidate("", 0.0, 0.0, (), 1),))
 """The translation of a blank text: no model runs for it."""
 
 
@@ -578,8 +584,10 @@ class Translator:
         maps = [weights for _, weights in parts]
         links = None
         if aligner is not None:
-            targets = [self.tokenizer.subwords(beam[0].tokens) for beam, _ in parts]
-            links = joined_links(maps, source, targets, aligner.near_best)
+            best = [beam[0] for beam, _ in parts]
+            targets = [self.tokenizer.subwords(hypothesis.tokens) for hypothesis in best]
+            between = blank_between(hypothesis_texts(best, self.tokenizer))
+            links = joined_links(maps, source, targets, aligner.near_best, between)
         return Translation(
             text=nbest[0].text,
             score=nbest[0].score,
@@ -627,19 +635,24 @@ class Translator:
     def _limit(self, segment: Segment) -> int:
         """Maximal subwords of its translation."""
         limit = self.search.limit(len(segment.subwords)) + len(segment.target_tags)
+        if segment.constraints is not None:
+            limit += len(segment.constraints.prefix_subwords(self.tokenizer))
         return min(max_subwords(self.ensemble), limit)
 
     def _candidate(self, hypotheses: Sequence[Hypothesis], limits: Sequence[int]) -> Candidate:
         text = join_parts(hypothesis_texts(hypotheses, self.tokenizer))
         total = sum(hypothesis.log_probability for hypothesis in hypotheses)
         tokens = [token for hypothesis in hypotheses for token in hypothesis.tokens]
+        length = sum(hypothesis.length for hypothesis in hypotheses)
         score = hypotheses[0].score
         if len(hypotheses) > 1:
-            score = total / self.search.penalty(len(tokens) + len(hypotheses))
+            score = total / self.search.penalty(length)
+            score += sum(hypothesis.coverage_penalty for hypothesis in hypotheses)
             if self.search.algorithm == "mbr":
                 score = fmean(hypothesis.score for hypothesis in hypotheses)
         is_unfinished = any(
             len(hypothesis.tokens) >= limit
             for hypothesis, limit in zip(hypotheses, limits, strict=True)
         )
-        return Candidate(text, score, total, tuple(self.tokenizer.subwords(tokens)), is_unfinished)
+        subwords = tuple(self.tokenizer.subwords(tokens))
+        return Candidate(text, score, total, subwords, length, is_unfinished)

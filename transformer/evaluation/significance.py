@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from sacrebleu.metrics import TER
 from sacrebleu.metrics.base import Metric
-from sacrebleu.significance import PairedTest
+from sacrebleu.significance import PairedTest, Result, estimate_ci
 
 from transformer.evaluation.metrics import reference_streams
 from transformer.settings.evaluation import Resampling
@@ -75,31 +76,61 @@ def paired_tests(
 ) -> list[TestedMetric]:
     """Test every other system against the first; each line has one reference or more."""
     systems = [(str(number), lines) for number, lines in enumerate(hypotheses)]
-    trials = {"bs": resampling.bootstrap, "ar": resampling.randomization}
     base, *compared = hypotheses
     tested = []
     for metric in metrics:
         streams = reference_streams(metric, references, sources)
-        with _seeded(resampling.seed):
-            # One system alone has an interval, and no p-values.
-            (bs_signatures, bootstrap), (ar_signatures, randomization) = (
-                PairedTest(systems, {"": metric}, streams, test, n_samples=number)()
-                if compared or test == "bs"
-                else ({}, {})
-                for test, number in trials.items()
-            )
-        [name] = bs_signatures
-        signatures = {
-            "score": str(metric.get_signature()),
-            "bootstrap": str(bs_signatures[name]),
-        }
+        name, bootstrap = _bootstrap(hypotheses, metric, streams, resampling)
+        bs_signature = metric.get_signature()
+        bs_signature.update("seed", str(resampling.seed))
+        bs_signature.update("bs", resampling.bootstrap)
+        signatures = {"score": str(metric.get_signature()), "bootstrap": str(bs_signature)}
+        randomization: Sequence[Any] = [None]
+        # One system alone has an interval, and no p-values.
         if compared:
+            trials = resampling.randomization
+            with _seeded(resampling.seed):
+                ar_signatures, results = PairedTest(systems, {"": metric}, streams, "ar", trials)()
+            randomization = results[name]
             signatures["randomization"] = str(ar_signatures[name])
         differing = [_differing(metric, base, system, streams) for system in compared]
-        scores = _scores(bootstrap[name], randomization.get(name, [None]), differing)
+        scores = _scores(bootstrap, randomization, differing)
         better: Any = getattr(metric, "better", "lower" if isinstance(metric, TER) else "higher")
         tested.append(TestedMetric(name, signatures, scores, better))
     return tested
+
+
+def _bootstrap(
+    hypotheses: Sequence[Sequence[str]],
+    metric: Metric,
+    streams: Sequence[Sequence[Any]],
+    resampling: Resampling,
+) -> tuple[str, list[Result]]:
+    """The name of the score, and the results of sacreBLEU's paired bootstrap.
+
+    One resample is in memory at a time. sacreBLEU has them all, which can be 15 GB by GLEU with
+    several references.
+    """
+    lines = len(hypotheses[0])
+    generator = np.random.default_rng(resampling.seed)
+    resamples = generator.choice(lines, size=(resampling.bootstrap, lines))
+    results: list[Result] = []
+    resampled: list[Any] = []
+    for system in hypotheses:
+        sums = metric._extract_corpus_statistics(system, streams)
+        score = metric._aggregate_and_compute(sums)
+        by_line = np.array(sums, dtype="float32")
+        scores = [
+            metric._compute_score_from_stats(by_line[rows].sum(0)).score for rows in resamples
+        ]
+        resampled.append(np.array(scores))
+        mean, interval = estimate_ci(resampled[-1])
+        results.append(Result(score.score, mean=mean, ci=interval))
+    for result, values in zip(results[1:], resampled[1:], strict=True):
+        differences = abs(values - resampled[0])
+        above = differences - differences.mean() > abs(result.score - results[0].score)
+        result.p_value = (above.sum() + 1) / (len(above) + 1)
+    return score.name, results
 
 
 def _differing(

@@ -121,7 +121,8 @@ def length_penalty(length: Any, alpha: float, form: PenaltyForm = "wu") -> Any:
 
     ``wu``: ``((5 + length) / 6) ** alpha`` (Wu et al. 2016, "Google's Neural Machine Translation
     System", equation 14). ``average``: ``length ** alpha``, the mean of the tokens at 1. The length
-    counts every token whose log-probability is in the sum, the end of the sentence included.
+    counts the subwords and the end of the sentence. As in transformers, it counts the tags that a
+    text begins with (``Tags.given``), which add 0 to the sum, but not the prompt of a sound.
     """
     return ((5 + length) / 6) ** alpha if form == "wu" else (1.0 * length) ** alpha
 

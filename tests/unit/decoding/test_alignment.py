@@ -9,7 +9,13 @@ from transformer.common.errors import InputError
 from transformer.data.batching.batch import collate
 from transformer.data.text.word_alignment import NO_WORD, subword_words, word_count
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.alignment import Aligner, align, aligning_attention, word_links
+from transformer.decoding.alignment import (
+    Aligner,
+    align,
+    aligning_attention,
+    joined_links,
+    word_links,
+)
 from transformer.decoding.forced_decoding import attention_maps
 from transformer.model.head_masks import HeadName
 
@@ -28,6 +34,29 @@ def test_word_links() -> None:
     # A separator is of no word.
     weights = torch.tensor([[0.6, 0.0, 0.4], [0.0, 1.0, 0.0], [0.1, 0.0, 0.9]])
     assert word_links(weights, [0, 1, 2], [0, NO_WORD, 1], 1.0) == {(0, 0), (2, 1)}
+
+
+def test_a_part_continues_the_last_source_word_after_its_tags() -> None:
+    # One word of three subwords, cut after the second; each part begins with the tag.
+    sources = [["<2 de>", "▁日", "本"], ["<2 de>", "語"]]
+    maps = [torch.tensor([[0.1, 0.9, 0.0], [0.1, 0.0, 0.9]]), torch.tensor([[0.9, 0.1]])]
+    assert joined_links(maps, sources, [["▁Ja", "▁pan"], ["▁ish"]], 0.6) == {(0, 0), (0, 1), (0, 2)}
+
+
+def test_without_blanks_a_part_continues_the_last_target_word(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    maps = [torch.ones(1, 1)] * 3
+    sources = [["▁a"], ["▁b"], ["▁c"]]
+    targets = [["▁日本。"], ["▁"], ["▁語。"]]
+    assert joined_links(maps, sources, targets, 0.6, "") == {(0, 0), (2, 0)}
+    assert joined_links(maps, sources, targets, 0.6, " ") == {(0, 0), (2, 1)}
+    # A model that writes one word for each part.
+    monkeypatch.setattr(Tokenizer, "decode_target", lambda self, rows: ["日本。"] * len(rows))
+    monkeypatch.setattr(Tokenizer, "subwords", lambda self, row: ["▁日", *["本"] * (len(row) - 1)])
+    [whole] = tiny_translator(max_length=24).translate([" ".join(SOURCES)], alignment=True)
+    assert whole.text == "日本。" * 4 and whole.alignment
+    assert {target for _, target in whole.alignment} == {0}
 
 
 def test_one_head_or_the_mean_of_all_above_the_first_layer() -> None:

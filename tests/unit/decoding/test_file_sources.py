@@ -13,11 +13,16 @@ from tests.helpers.decoding.file_translators import (
     write_picture,
     write_sound,
 )
+from tests.helpers.decoding.steps import search_config
+from tests.helpers.model.models import tiny_transformer
 from transformer.common.errors import InputError
 from transformer.data.features.read_source import ReadSource, Times
+from transformer.data.tokenization.tags import SourceTags, SpeechTags, Tags, is_tag
 from transformer.decoding.batching import make_windows
 from transformer.decoding.constraints.request import Constraints, Request
 from transformer.decoding.long_inputs import SourceLimits, source_windows
+from transformer.decoding.translator import Translator
+from transformer.quality.failures.monitor import as_output
 
 
 def test_long_sound_has_windows_with_times(tmp_path: Path) -> None:
@@ -39,6 +44,28 @@ def test_long_sound_has_windows_with_times(tmp_path: Path) -> None:
     part = f"{sound}#t={starts[1]:.2f},{ends[1]:.2f}"
     [alone] = translator.translate([part])
     assert alone.segments is not None and alone.segments[0].start == pytest.approx(starts[1])
+
+
+def test_the_prompt_of_a_window_is_no_part_of_the_length(tmp_path: Path) -> None:
+    symbols = ("transcribe", "translate", "notimestamps")
+    tags = Tags(targets=("de",), both_sides=True, speech=SpeechTags(symbols))
+    tokenizer = file_tokenizer("speech").with_tags(tags).tagged(SourceTags("de", source="de"))
+    model = tiny_transformer(
+        source_vocab_size=tokenizer.source_vocab_size,
+        target_vocab_size=tokenizer.target_vocab_size,
+        front_end="s2t",
+        tie_embeddings="none",
+        max_length=256,
+    )
+    mean = search_config(length_penalty=1.0, length_penalty_form="average")
+    translator = Translator(model, tokenizer, mean, limits=SourceLimits(usual=60))
+    for seconds, parts in ((2.0, 1), (4.0, 2)):
+        [found] = translator.translate([str(write_sound(tmp_path / "a.wav", seconds))])
+        written = [token for token in found.tokens if not is_tag(token)]
+        assert (found.parts, len(found.tokens)) == (parts, len(written) + 3 * parts)
+        per_token = found.nbest[0].log_probability / (len(written) + parts)
+        assert found.score == pytest.approx(per_token)
+        assert as_output(found).log_probability == pytest.approx(per_token)
 
 
 def test_a_short_sound_has_the_vectors_of_training(tmp_path: Path) -> None:

@@ -122,6 +122,17 @@ def test_a_line_longer_than_the_training_text_is_split_into_sentences(tmp_path: 
     assert (whole.to_json()["parts"], "parts" in short.to_json()) == (4, False)
 
 
+def test_the_score_of_a_split_text_has_the_coverage_penalty_of_its_parts() -> None:
+    translator = tiny_translator(max_length=24, max_length_ratio=1.0, nbest=3, coverage_penalty=0.5)
+    sentences = [source for source, _ in PAIRS]
+    [whole] = translator.translate([" ".join(sentences)])
+    parts = translator.translate(sentences)
+    # Without a length penalty, the other summand is the log-probability.
+    for candidate, *of_parts in zip(whole.nbest, *(part.nbest for part in parts), strict=True):
+        assert candidate.score == pytest.approx(sum(part.score for part in of_parts), abs=1e-3)
+        assert candidate.score < candidate.log_probability - 0.1
+
+
 def test_attention_is_that_of_the_best_candidate() -> None:
     translator = tiny_translator(max_length_ratio=1.0)
     kernels = [m.kernel for m in translator.model.modules() if isinstance(m, MultiHeadAttention)]

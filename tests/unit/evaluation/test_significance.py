@@ -4,12 +4,17 @@ import json
 import os
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 from sacrebleu.metrics import BLEU, CHRF, TER
 
+from tests.helpers.decoding.metrics import RAW
+from transformer.evaluation.metrics import build_metric
+from transformer.evaluation.sentence_metrics import Gleu
 from transformer.evaluation.significance import TestedScore, paired_tests
 from transformer.settings.evaluation import Resampling
 
@@ -83,6 +88,18 @@ def test_only_what_a_metric_counts_is_a_difference() -> None:
         assert tested.systems[1].difference != 0
         assert tested.systems[1].p_randomization == 1.0
         assert not tested.systems[1].is_sure
+
+
+def test_resamples_of_gleu_are_not_all_in_memory() -> None:
+    references = [(line, line.upper()) for line in REFERENCES * 3]
+    metric = build_metric("gleu", RAW)
+    resampling = Resampling(bootstrap=40, randomization=1)
+    tracemalloc.start()
+    paired_tests([BAD * 3, GOOD * 3], references, [metric], resampling, sources=REFERENCES * 3)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    # A sentence has ten numbers for each draw of the references.
+    assert peak < 40 * len(references) * Gleu.DRAWS * 10 * np.dtype("float32").itemsize / 2
 
 
 @pytest.mark.parametrize("seed", [None, "99"])

@@ -28,7 +28,7 @@ class Fake(Translator):
 
     def translate(self, texts: Sequence[str], *_: Any, **__: Any) -> list[Translation]:
         self.seen += texts
-        candidates = (Candidate(self.function(text), 0.0, -1.0, ("x",)) for text in texts)
+        candidates = (Candidate(self.function(text), 0.0, -1.0, ("x",), 2) for text in texts)
         return [Translation(one.text, one.score, one.tokens, (one,), ("x",)) for one in candidates]
 
 

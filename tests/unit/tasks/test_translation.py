@@ -38,7 +38,7 @@ class Dictionary(Translator):
 
 
 def translation(source: str, text: str) -> Translation:
-    best = Candidate(text, 0.0, 0.0, (), is_unfinished=source == SOURCES[-1])
+    best = Candidate(text, 0.0, 0.0, (), 1, is_unfinished=source == SOURCES[-1])
     return replace(BLANK, text=text, nbest=(best,), source_tokens=(source,))
 
 

@@ -161,9 +161,7 @@ class ConstraintCompiler:
                     raise InputError(
                         f"{text!r} has tokens not in the target vocabulary; leave it out"
                     )
-        prefixes = self.tokenizer.encode_target(
-            [one_line(constraint.prefix) for constraint in requested]
-        )
+        prefixes = [constraint.prefix_subwords(self.tokenizer) for constraint in requested]
         forced = [
             torch.tensor([*tags, *prefix][:max_length], dtype=torch.long)
             for tags, prefix in zip(target_tags or [()] * len(requested), prefixes, strict=True)

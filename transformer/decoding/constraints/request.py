@@ -8,6 +8,7 @@ from transformer.common.errors import InputError, errors_name, raise_objections
 from transformer.common.schema import typed, typed_value
 from transformer.data.text.phrases import occurs, one_line, without
 from transformer.data.tokenization.tags import SourceTags, with_tags
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.batching import without_end
 
 Term = tuple[str, str]
@@ -79,6 +80,11 @@ class Constraints:
         unmet += [f"must: {phrase}" for phrase in required if not occurs(phrase, text)]
         unmet += [f"never: {phrase}" for phrase in self.never if occurs(phrase, text)]
         return tuple(unmet)
+
+    def prefix_subwords(self, tokenizer: Tokenizer) -> list[int]:
+        """The subwords of the prefix, which the limit of a translation does not count."""
+        [subwords] = tokenizer.encode_target([one_line(self.prefix)])
+        return subwords
 
     @property
     def closes_word(self) -> bool:

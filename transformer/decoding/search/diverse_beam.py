@@ -4,6 +4,7 @@ Each group runs beam search (beam.py). Source: Vijayakumar et al. 2016, "Diverse
 Decoding Diverse Solutions from Neural Sequence Models", with Hamming diversity (section 4.2).
 """
 
+import math
 from dataclasses import dataclass, replace
 
 import torch
@@ -21,6 +22,7 @@ from transformer.decoding.search.search import (
     run_search,
 )
 from transformer.settings.decoding import SearchConfig
+from transformer.settings.tokenizer import EOS
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,12 @@ class Groups:
             candidates = replace(ranked, log_probabilities=total)
             finished = beam.finish(group.live, group.finished, candidates, settings)
             live, group_parents = beam.proceed(group.live, candidates)
-            newest = candidates.tokens[:, :width]
-            counts = counts.scatter_add(1, newest, torch.ones_like(newest, dtype=counts.dtype))
+            is_live = (live.log_probabilities > -math.inf).to(counts.dtype)
+            counts = counts.scatter_add(1, live.tokens[:, :, -1], is_live)
+            # In the paper a hypothesis that ends keeps its place; here another one follows, too.
+            best = candidates.log_probabilities[:, :width]
+            ended = (candidates.tokens[:, :width] == EOS) & (best > -math.inf)
+            counts[:, EOS] += ended.sum(1)
             advanced.append(beam.Beams(live, finished))
             over.append(beam.done(live, finished, sentences.limits, settings))
             parents.append(group_parents + number * width)

@@ -78,17 +78,26 @@ class Hypothesis:
     tokens: tuple[int, ...]
     """Subwords, without the symbols for beginning and end."""
     score: float
-    """The log-probability divided by the length penalty; searches rank by it."""
+    """The log-probability divided by the length penalty, plus the coverage penalty."""
     log_probability: float
     """Natural logarithm, of the subwords and the end of the sentence."""
     no_speech: float | None = field(default=None, compare=False)
     """Of a sound: the probability that nobody speaks, if the model gives it."""
+    prompt: int = field(default=0, compare=False)
+    """Of a sound: the number of first tokens that are given, and no part of the score."""
+    coverage_penalty: float = field(default=0.0, compare=False)
+    """Has been added to the score."""
+
+    @property
+    def length(self) -> int:
+        """The tokens that the length penalty counts: those after the prompt, and the end."""
+        return len(self.tokens) - self.prompt + 1
 
 
 def scored(hypothesis: Hypothesis, config: SearchConfig) -> Hypothesis:
     """With its log-probability over the length penalty as the score."""
-    penalty = config.penalty(len(hypothesis.tokens) + 1)
-    return replace(hypothesis, score=hypothesis.log_probability / penalty)
+    score = hypothesis.log_probability / config.penalty(hypothesis.length)
+    return replace(hypothesis, score=score)
 
 
 # States of a sentence, which the host reads after a step.

@@ -92,8 +92,8 @@ def _flag_all(
 
 def as_output(translation: Translation) -> Output:
     """The best candidate of a translation, with its probability and whether it was cut."""
-    per_token = translation.nbest[0].log_probability / (len(translation.tokens) + 1)
-    return Output(translation.text, per_token, translation.is_unfinished)
+    best = translation.nbest[0]
+    return Output(translation.text, best.log_probability / best.length, best.is_unfinished)
 
 
 def as_outputs(

@@ -161,3 +161,16 @@ def test_blank_and_split_texts() -> None:
     [found] = translator.translate([text], [asked])
     assert found.text.startswith("zwei")
     assert found.unmet == ()  # one part has the phrase
+
+
+@pytest.mark.parametrize("end", [9.0, -9.0])
+def test_the_limit_counts_what_follows_the_prefix(end: float) -> None:
+    translator = tiny_translator(max_length_offset=6, output_bias=True)
+    with torch.no_grad():
+        translator.model.projection.bias[EOS] = end
+    prefix = "der hund sieht eine katze ."
+    [found] = translator.translate(["a dog runs ."], [Constraints(prefix=prefix)])
+    [forced] = tiny_tokenizer().encode_target([prefix])
+    assert len(forced) > 6
+    assert len(found.tokens) == len(forced) + (0 if end > 0 else 6)
+    assert found.is_unfinished is (end < 0)

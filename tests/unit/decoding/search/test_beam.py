@@ -9,9 +9,9 @@ from torch import Tensor
 from tests.helpers.decoding.steps import RecurrentStep, search_config
 from transformer.decoding.search import beam
 from transformer.decoding.search.beam import BLOCK, beam_search, largest
-from transformer.decoding.search.diverse_beam import diverse_search
+from transformer.decoding.search.diverse_beam import Groups, diverse_search
 from transformer.decoding.search.greedy import first_largest
-from transformer.decoding.search.search import Hypothesis
+from transformer.decoding.search.search import Hypothesis, Sentences
 from transformer.settings.decoding import SearchConfig, length_penalty
 from transformer.settings.tokenizer import BOS, EOS
 
@@ -174,6 +174,18 @@ def test_a_group_pays_for_each_hypothesis_of_earlier_groups_with_its_token() -> 
     config = search_config(algorithm="diverse", nbest=3, groups=3, diversity=0.5)
     [found] = diverse_search(step, torch.tensor([1]), config)
     assert [h.tokens for h in found] == [(4,), (5,)]
+
+
+def test_a_group_pays_for_what_ended_and_for_what_follows_in_its_place() -> None:
+    sentences = Sentences(torch.tensor([5]))
+    groups = Groups([beam.start(sentences, 2) for _ in range(2)])
+    values = torch.tensor([0.0, 0.0, 0.0, 0.4, 0.3, 0.15, 0.1, 0.05]).log().expand(1, 4, -1)
+    config = search_config(algorithm="diverse", beam_size=4, groups=2, diversity=5.0)
+    state = groups.advance(values.clone(), sentences, config).state
+    assert isinstance(state, Groups)
+    assert [group.live.tokens[0, :, -1].tolist() for group in state.beams] == [[4, 5], [6, 7]]
+    # The end is as any token: the first group has one hypothesis that ended, the second none.
+    assert [int(group.finished.scores.isfinite().sum()) for group in state.beams] == [1, 0]
 
 
 def test_diverse_scores_are_those_of_the_model_in_any_batch() -> None:

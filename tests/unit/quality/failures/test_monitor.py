@@ -45,7 +45,7 @@ def test_flags_are_counted_beside_those_of_references() -> None:
 
 
 def test_an_output_has_its_log_probability_per_token() -> None:
-    best = Candidate("x y", -1.0, -3.0, ("x", "y"))
+    best = Candidate("x y", -1.0, -3.0, ("x", "y"), 3)
     translation = Translation("x y", -1.0, best.tokens, (best,), ("a", "b"))
     assert as_output(translation) == Output("x y", -1.0, is_unfinished=False)
     assert as_output(replace(translation, nbest=(replace(best, is_unfinished=True),))).is_unfinished
