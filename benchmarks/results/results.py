@@ -12,6 +12,7 @@ compared; README has the rows of experiments as they are.
 
 import argparse
 import statistics
+import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -303,16 +304,14 @@ def summary(records: Sequence[Measured]) -> list[str]:
             ]
         )
         for run in runs:
-            commits.setdefault(run.machine, []).append(short(run.commit))
+            processor = run.machine.replace("(R)", "").replace(" Processor", "")
+            commits.setdefault(processor, []).append(short(run.commit))
     if not rows:
         return []
     trained = "`python train.py data.source=S data.target=T`"
-    return [
-        *markdown(SUMMARY, rows),
-        "",
-        f"{trained} and the arguments of the row, except for pocket `data.root=FOLDER`, on",
-        "; ".join(f"{machine} ({each(names)})" for machine, names in commits.items()) + ".",
-    ]
+    where = "; ".join(f"{machine} ({each(names)})" for machine, names in commits.items())
+    said = f"{trained} and the row's arguments, but for pocket `data.root=FOLDER`: {where}."
+    return [*markdown(SUMMARY, rows), "", *textwrap.wrap(said, 120)]
 
 
 def arguments_of(run: Measured) -> str:
