@@ -111,13 +111,13 @@ def _bootstrap(
     One resample is in memory at a time. sacreBLEU has them all, which can be 15 GB by GLEU with
     several references.
     """
-    lines = len(hypotheses[0])
+    statistics = [metric._extract_corpus_statistics(system, streams) for system in hypotheses]
     generator = np.random.default_rng(resampling.seed)
+    lines = len(statistics[0])
     resamples = generator.choice(lines, size=(resampling.bootstrap, lines))
     results: list[Result] = []
     resampled: list[Any] = []
-    for system in hypotheses:
-        sums = metric._extract_corpus_statistics(system, streams)
+    for sums in statistics:
         score = metric._aggregate_and_compute(sums)
         by_line = np.array(sums, dtype="float32")
         scores = [
