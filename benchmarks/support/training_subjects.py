@@ -202,7 +202,9 @@ def train_plainly(config: RunConfig, name: str, clock: Clock) -> None:
     seed_everything(config.seed, verbose=False)
     model, batches = _prepared(config, name)
     optimizer = build_optimizer(config.optimizer, model)
-    schedule = build_schedule(config.schedule_to_the_end, optimizer, config.model.d_model)
+    schedule = build_schedule(
+        config.schedule.ending_at(config.trainer.max_steps), optimizer, config.model.d_model
+    )
     half = config.trainer.precision == "bf16-mixed"
     for batch in _endless(batches):
         clock.wait()

@@ -171,8 +171,13 @@ class ModelSearcher:
             silences: Sequence[float | None] = silence.probabilities() or [None] * len(segments)
             results = [
                 [
-                    replace(h, tokens=(*prompt, *h.tokens), no_speech=silent, prompt=len(prompt))
-                    for h in hypotheses
+                    replace(
+                        hypothesis,
+                        tokens=(*prompt, *hypothesis.tokens),
+                        no_speech=silent,
+                        prompt_length=len(prompt),
+                    )
+                    for hypothesis in hypotheses
                 ]
                 for prompt, silent, hypotheses in zip(
                     speech.prompts, silences, results, strict=True
@@ -467,14 +472,12 @@ def rank_by_coverage(
     """
     pairs = [(s, h.tokens) for s, beam in zip(sources, beams, strict=True) for h in beam]
     weights = iter(batched_attention(model, pairs, head))
-    penalties = [[coverage_penalty(next(weights), beta) for _ in beam] for beam in beams]
-    scored = [
-        [
-            replace(hypothesis, score=hypothesis.score + penalty, coverage_penalty=penalty)
-            for hypothesis, penalty in zip(*of_sentence, strict=True)
-        ]
-        for of_sentence in zip(beams, penalties, strict=True)
-    ]
+
+    def with_coverage(hypothesis: Hypothesis) -> Hypothesis:
+        penalty = coverage_penalty(next(weights), beta)
+        return replace(hypothesis, score=hypothesis.score + penalty, coverage_penalty=penalty)
+
+    scored = [[with_coverage(hypothesis) for hypothesis in beam] for beam in beams]
     return [sorted(beam, key=lambda hypothesis: -hypothesis.score) for beam in scored]
 
 

@@ -242,7 +242,8 @@ class Plan:
     ) -> Path:
         """Add a training run on the files in keys of ``data.``; returns its checkpoint.
 
-        ``settings`` go before the user's arguments for all trainings, not before those of a kind.
+        ``settings`` override the user's arguments for all trainings, and those for this kind of
+        training override them.
         """
         keys = {f"data.{key}": value for key, value in data.items()} | dict(extra_keys or {})
         keys["checkpoint"] = "auto"
@@ -265,7 +266,8 @@ class Plan:
             values["tokenizer.file"] = [target_file, source_file]
         if tokenizer.features is not None:
             # Only a source has features: the reverse model writes them as text.
-            values |= dict.fromkeys(("tokenizer.features", "data.features"))
+            values["tokenizer.features"] = None
+            values["data.features"] = None
         return tuple(starmap(override, values.items()))
 
     def evaluate(self, models: Sequence[Path], text: CorpusFiles, kind: str = "evaluate") -> None:

@@ -121,7 +121,7 @@ def _curves(folder: Path, *, fine_tuned: bool) -> dict[str, list[tuple[int, floa
             with suppress(KeyError, TypeError, ValueError):
                 update = int(row["step"]) + 1
                 if fine_tuned and number == 0 and update == 1:
-                    # The validation before the first update has step 0, too.
+                    # The validation before the first update has step 0, too (ContinuedLogs).
                     update = 0
                 for name, cell in row.items():
                     # A damaged row may have more cells than there are columns, under the key None.

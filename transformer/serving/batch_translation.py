@@ -1,7 +1,7 @@
 """Translations of sentences and texts, and how a batch of sentences is translated."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -87,35 +87,42 @@ class SentenceTranslation:
 TranslatedPart = tuple[Part, SentenceTranslation]
 
 
-def blanks_before(before: TranslatedPart | None, part: Part, translation: str) -> str:
-    """The blanks between two translations: those of the source.
-
-    Where the source has none, as in Chinese, a translation into a script with blanks has a space.
-    """
-    if part.blanks or before is None or not translation:
-        return part.blanks
-    is_from_unspaced = any(map(is_unspaced, before[0].sentence + part.sentence))
-    return blank_between((before[1].text, translation)) if is_from_unspaced else ""
-
-
 @dataclass(frozen=True)
 class TextTranslation:
-    """The translation of a text: its sentences, with the blanks before their translations."""
+    """The translation of a text: its sentences, each with the blanks before it in the source."""
 
     parts: tuple[TranslatedPart, ...]
+    before: TranslatedPart | None = None
+    """Of a stream: the last part before these that has a translation."""
+
+    @property
+    def separators(self) -> Iterator[str]:
+        """What stands before each translation: the blanks of the source, or a space.
+
+        The space is for sentences without blanks between them, as in Chinese, whose translations
+        are of a script with blanks.
+        """
+        before = self.before
+        for part, sentence in self.parts:
+            yield part.blanks or _space_between(before, (part, sentence))
+            if sentence.text:
+                before = part, sentence
 
     @property
     def text(self) -> str:
-        return "".join(part.blanks + sentence.text for part, sentence in self.parts)
+        return "".join(
+            blanks + sentence.text
+            for blanks, (_, sentence) in zip(self.separators, self.parts, strict=True)
+        )
 
     def alternatives(self, number: int) -> list[str]:
         """Up to so many other translations; the n-th has the n-th alternative of each sentence."""
         texts: dict[str, None] = {}
         for rank in range(number):
             text = ""
-            for part, sentence in self.parts:
+            for blanks, (_, sentence) in zip(self.separators, self.parts, strict=True):
                 has_rank = rank < len(sentence.alternatives)
-                text += part.blanks + (sentence.alternatives[rank] if has_rank else sentence.text)
+                text += blanks + (sentence.alternatives[rank] if has_rank else sentence.text)
             texts[text] = None
         return [text for text in texts if text not in ("", self.text)]
 
@@ -132,6 +139,13 @@ class TextTranslation:
             for part, sentence in self.parts
             if sentence.source
         ]
+
+
+def _space_between(before: TranslatedPart | None, after: TranslatedPart) -> str:
+    if before is None or not any(map(str.isalnum, after[1].text)):
+        return ""
+    is_from_unspaced = any(map(is_unspaced, before[0].sentence + after[0].sentence))
+    return blank_between((before[1].text, after[1].text)) if is_from_unspaced else ""
 
 
 def can_link(direction: Direction, sentence: str) -> bool:

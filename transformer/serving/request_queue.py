@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from concurrent.futures import Executor
 from functools import partial
 
@@ -15,8 +15,6 @@ from transformer.serving.batch_translation import (
     Sentence,
     SentenceTranslation,
     TextTranslation,
-    TranslatedPart,
-    blanks_before,
     translate_batch,
 )
 from transformer.serving.formats.placeholders import TranslateBatch, translate_with_placeholders
@@ -103,9 +101,7 @@ class RequestQueue:
             finally:
                 _cancel(futures)
         return [
-            TextTranslation(
-                tuple(_with_blanks((part, futures[sentence].result()) for part, sentence in parts))
-            )
+            TextTranslation(tuple((part, futures[sentence].result()) for part, sentence in parts))
             for parts in split
         ]
 
@@ -140,9 +136,9 @@ class RequestQueue:
             for part, sentence in parts:
                 async with asyncio.timeout_at(deadline):
                     translation = await futures[sentence]
-                blanks = blanks_before(before, part, translation.text)
-                yield TextTranslation(((part._replace(blanks=blanks), translation),))
-                before = part, translation
+                yield TextTranslation(((part, translation),), before)
+                if translation.text:
+                    before = part, translation
         finally:
             _cancel(futures)
 
@@ -234,14 +230,6 @@ class RequestQueue:
             self._cached[options, sentence] = translation
             if len(self._cached) > self._cache:
                 self._cached.popitem(last=False)
-
-
-def _with_blanks(translated: Iterable[TranslatedPart]) -> Iterator[TranslatedPart]:
-    before = None
-    for part, translation in translated:
-        blanks = blanks_before(before, part, translation.text)
-        yield part._replace(blanks=blanks), translation
-        before = part, translation
 
 
 def _cancel(futures: _Futures) -> None:

@@ -64,16 +64,6 @@ class RunConfig(Settings):
     def _objections(self) -> Iterator[str]:
         return _contradictions(self)
 
-    @property
-    def schedule_to_the_end(self) -> ScheduleConfig:
-        """The schedule; without ``total``, cosine and linear end at ``trainer.max_steps``.
-
-        With ``max_epochs`` the trainer knows an earlier end (update.py).
-        """
-        if self.schedule.total is not None:
-            return self.schedule
-        return replace(self.schedule, total=self.trainer.max_steps)
-
 
 def run_config(values: Any) -> RunConfig:
     """Build the config of a mapping of plain values, by their keys; InputError if one is wrong."""
@@ -173,7 +163,7 @@ def _contradictions(config: RunConfig) -> Iterator[str]:
         yield "training does not use decoding.shortlist; set it in translate or evaluate"
     if model.lora_rank and config.finetune_from is None:
         yield f"model.lora_rank={model.lora_rank} adapts trained weights; set finetune_from=RUN"
-    total = config.schedule_to_the_end.total
+    total = config.schedule.ending_at(config.trainer.max_steps).total
     epochs = config.trainer.max_epochs or -1
     ends = total is not None and (total > 0 or (total == -1 and epochs > 0))
     if config.schedule.name in ("cosine", "linear") and not ends:

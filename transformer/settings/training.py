@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 from transformer.common.schema import Range, Settings
@@ -105,6 +105,10 @@ class ScheduleConfig(Settings, group="schedule"):
     warmup: Annotated[int, Range(0)] = 1000
     total: int | None = None
     floor: Annotated[float, Range(0, 1)] = 0.0
+
+    def ending_at(self, update: int) -> "ScheduleConfig":
+        """Cosine and linear end at this update, unless ``total`` says another."""
+        return replace(self, total=update) if self.total in (None, -1) else self
 
 
 @dataclass(frozen=True)

@@ -206,11 +206,12 @@ class UpdateModule(LightningModule, ABC):
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
         optimizer = build_optimizer(self.config.optimizer, self.model)
-        config = self.config.schedule_to_the_end
+        # The trainer knows whether max_steps or max_epochs ends the run first. A plain one of
+        # Lightning has -1 if it has max_epochs alone.
         last = self.trainer.max_steps
-        # Only the trainer knows whether max_steps or max_epochs ends the run first.
-        if self.config.schedule.total in (None, -1) and last >= 0:
-            config = replace(config, total=last)
+        if last < 0:
+            last = self.config.trainer.max_steps
+        config = self.config.schedule.ending_at(last)
         schedule = build_schedule(config, optimizer, self.model.config.d_model)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 

@@ -117,8 +117,11 @@ def test_deepl_detects_the_language_of_each_text() -> None:
     with serving(pairs=[("en", "fr"), ("de", "fr")], translate=name) as address:
         client = deepl.DeepLClient("any", server_url=address)
         found = client.translate_text([english, german, english], target_lang="FR")
+        # Without letters a text has the language of all.
+        [_, number] = client.translate_text([german, "12"], target_lang="FR")
     expected = [("EN", f"en: {english}"), ("DE", f"de: {german}"), ("EN", f"en: {english}")]
     assert [(one.detected_source_lang, one.text) for one in found] == expected
+    assert number.detected_source_lang == "DE"
 
 
 def test_alternatives_links_and_confidence_on_request(url: str, model: Translator) -> None:

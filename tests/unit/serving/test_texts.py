@@ -12,6 +12,7 @@ from tests.helpers.decoding.translators import tiny_translator
 from transformer.common.errors import InputError
 from transformer.common.language_names import language_name
 from transformer.serving.access import Access, Client, read_keys
+from transformer.serving.batch_translation import SentenceTranslation, TextTranslation
 from transformer.serving.interfaces.deepl import parse_entries
 from transformer.serving.languages import (
     Detector,
@@ -19,7 +20,7 @@ from transformer.serving.languages import (
     Directions,
     trained_directions,
 )
-from transformer.serving.sentences import Splitting, plain_blanks, split_sentences
+from transformer.serving.sentences import Part, Splitting, plain_blanks, split_sentences
 from transformer.settings.data import CorpusConfig, DataConfig
 from transformer.settings.metrics import MetricsConfig
 from transformer.settings.run import RunConfig
@@ -50,6 +51,28 @@ def test_any_text_is_cut_without_loss(text: str) -> None:
         parts = split_sentences(text, "en", splitting)
         assert "".join(part.blanks + part.sentence for part in parts) == text
         assert all(part.sentence == part.sentence.strip() for part in parts)
+
+
+@pytest.mark.parametrize(
+    ("sources", "translations", "text"),
+    [
+        (["很好。", "走吧。"], ["Good.", "Let us go."], "Good. Let us go."),
+        (["Good.", "Bye."], ["很好。", "再见。"], "很好。再见。"),
+        (["a.", "b."], ["A.", "B."], "A.B."),
+        # An empty translation, and punctuation alone, get no space.
+        (["很好。", "走吧。"], ["", "Let us go."], "Let us go."),
+        (["很好。", "走。", "再见。"], ["Good.", "", "Bye."], "Good. Bye."),
+        (["很好。", "！！"], ["Good.", "!!"], "Good.!!"),
+    ],
+)
+def test_sentences_without_blanks_get_spaces_in_a_script_with_blanks(
+    sources: list[str], translations: list[str], text: str
+) -> None:
+    parts = tuple(
+        (Part("", source), SentenceTranslation(source, translation))
+        for source, translation in zip(sources, translations, strict=True)
+    )
+    assert TextTranslation(parts).text == text
 
 
 def test_blanks_in_a_sentence_with_letters_become_spaces() -> None:

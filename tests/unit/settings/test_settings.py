@@ -1,7 +1,7 @@
 """Plain values become typed settings; a wrong value is an error that names its key."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, replace
+from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -177,11 +177,8 @@ def test_the_keys_of_a_run_are_checked(arguments: list[str], message: str) -> No
 
 
 def test_a_cosine_ends_with_the_run_that_it_is_for() -> None:
-    short = RunConfig(schedule=ScheduleConfig("cosine"), trainer=TrainerConfig(max_steps=7))
-    longer = replace(short, trainer=TrainerConfig(max_steps=9))
-    chosen = replace(longer, schedule=ScheduleConfig("cosine", total=8))
-    for config, total in ((short, 7), (longer, 9), (chosen, 8)):
-        assert config.schedule_to_the_end == ScheduleConfig("cosine", total=total)
+    for total, last in ((None, 7), (-1, 7), (8, 8)):
+        assert ScheduleConfig("cosine", total=total).ending_at(7).total == last
 
 
 def test_a_config_of_a_program_is_checked() -> None:

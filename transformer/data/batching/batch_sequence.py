@@ -394,7 +394,8 @@ def _apportioned(weights: np.ndarray, total: int) -> Int[np.ndarray, " sequence"
     exact = np.maximum(weights / weights.sum() * total, 1)
     # What raises small sequences comes from the others, by what these have above 1.
     above = exact - 1
-    exact -= (exact.sum() - total) * above / max(above.sum(), 1)
+    if above.any():
+        exact -= (exact.sum() - total) * above / above.sum()
     counts = np.floor(exact).astype(np.int64)
     missing = total - counts.sum()
     counts[np.argsort(counts - exact, kind="stable")[:missing]] += 1

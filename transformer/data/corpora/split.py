@@ -223,9 +223,11 @@ def _smallest(pairs: Iterable[Pair], wanted: int, repeated: bool) -> list[EqualL
     is_copy = False
     for number, pair in enumerate(pairs):
         another = isinstance(pair[1], AnotherTarget)  # goes with the pair before it
-        if not another and not any(pair):
-            value = -1  # no hash, so that its other targets are ignored, too
-        if not any(pair) or (another and value not in lines):
+        if not any(pair):
+            if not another:
+                value = -1  # no hash: its other targets are ignored, too
+            continue
+        if another and value not in lines:
             continue
         if not another:
             by_source = repeated and bool(pair[0])

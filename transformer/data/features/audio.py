@@ -7,7 +7,8 @@ import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from functools import cache
+from dataclasses import dataclass, field
+from functools import lru_cache
 from io import BufferedIOBase
 from typing import Any
 
@@ -86,9 +87,9 @@ def read_audio(reference: Reference, sample_rate: int) -> Float[np.ndarray, " sa
 
 
 def sound_seconds(reference: Reference) -> float:
-    """Seconds of a sound, or of its part, before its speed changes; reads its header alone.
+    """Seconds of a sound, or of its part, before its speed changes.
 
-    Raises as `read_audio` does.
+    Reads the header alone, of an MP3 once the whole file. Raises as `read_audio` does.
     """
     require_audio()
     import soundfile
@@ -157,11 +158,15 @@ def _opened_sound(file: BufferedIOBase) -> Iterator[Any]:
             raise InputError(f"its header has a rate of {sound.samplerate} Hz; write it again")
         if sound.frames >= _UNKNOWN:
             raise InputError("its header has no length; write it again, or as WAV")
-        size = os.fstat(number).st_size
-        if _is_cut(sound) or (sound.format == "MP3" and sound.frames > _MOST_OF_MP3 * size):
+        if _is_cut(sound):
             raise InputError(_CUT)
-        if sound.format == "MP3" and _mp3_samples(number) > sound.frames + _TRIMMED:
-            raise InputError(_MORE)
+        if sound.format == "MP3":
+            about = os.fstat(number)
+            identity = (about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns)
+            if sound.frames > _MOST_OF_MP3 * about.st_size:
+                raise InputError(_CUT)
+            if _mp3_samples(_Content(number, identity)) > sound.frames + _TRIMMED:
+                raise InputError(_MORE)
         yield sound
 
 
@@ -181,15 +186,24 @@ def _is_length_known(sound: Any, file: BufferedIOBase) -> bool:
     return any(name in frame for name in (b"Xing", b"Info", b"VBRI"))
 
 
-def _mp3_samples(number: int) -> int:
+@dataclass(frozen=True)
+class _Content:
+    """What an open file has; it is the same in another number of the file until that is written."""
+
+    number: int = field(compare=False)
+    identity: tuple[int, int, int, int]
+
+
+@lru_cache(maxsize=4096)
+def _mp3_samples(content: _Content) -> int:
     """The samples of all frames, whatever is between them; libsndfile reads as many as it expects.
 
     It guesses a number if no header has it, and the header of the first of several MP3 that were
-    joined does not count the others.
+    joined does not count the others. A file is looked through once: parts of it may be read often.
     """
     count = start = 0
     # The position of the file is libsndfile's.
-    with mmap.mmap(number, 0, access=mmap.ACCESS_READ) as data:
+    with mmap.mmap(content.number, 0, access=mmap.ACCESS_READ) as data:
         while (start := data.find(b"\xff", start)) >= 0:
             size, samples = _mp3_frame(data[start : start + 3])
             end = start + size
@@ -202,7 +216,7 @@ def _mp3_samples(number: int) -> int:
     return count
 
 
-@cache
+@lru_cache(maxsize=4096)
 def _mp3_frame(header: bytes) -> tuple[int, int]:
     """The bytes and samples of a frame of layer III by its first three bytes; 0: no frame."""
     if len(header) < 3:

@@ -78,20 +78,21 @@ class Hypothesis:
     tokens: tuple[int, ...]
     """Subwords, without the symbols for beginning and end."""
     score: float
-    """The log-probability divided by the length penalty, plus the coverage penalty."""
+    """Searches rank by it: the log-probability divided by the length penalty, plus the coverage
+    penalty; for ``mbr`` the expected utility."""
     log_probability: float
     """Natural logarithm, of the subwords and the end of the sentence."""
     no_speech: float | None = field(default=None, compare=False)
     """Of a sound: the probability that nobody speaks, if the model gives it."""
-    prompt: int = field(default=0, compare=False)
-    """Of a sound: the number of first tokens that are given, and no part of the score."""
+    prompt_length: int = field(default=0, compare=False)
+    """Of a sound: so many first tokens are given, and no part of the score."""
     coverage_penalty: float = field(default=0.0, compare=False)
-    """Has been added to the score."""
+    """A part of the score; 0 without such a penalty."""
 
     @property
     def length(self) -> int:
         """The tokens that the length penalty counts: those after the prompt, and the end."""
-        return len(self.tokens) - self.prompt + 1
+        return len(self.tokens) - self.prompt_length + 1
 
 
 def scored(hypothesis: Hypothesis, config: SearchConfig) -> Hypothesis:

@@ -154,7 +154,7 @@ def _is_repetitive(source: str, text: str) -> bool:
     repeated = len(words) - len(set(words))
     if repeated >= _NGRAM:
         texts = words, units(source)
-        most, most_of_source = (max(_ngrams(words), default=0) for words in texts)
+        most, most_of_source = (max(_ngrams(of_text), default=0) for of_text in texts)
         if most - most_of_source >= _MORE_THAN_SOURCE:
             return True
     if repeated and longest_run(text) >= _IN_A_ROW > longest_run(source):

@@ -18,11 +18,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate, pairwise, takewhile
 from typing import Any, NamedTuple
 
-from transformer.serving.batch_translation import (
-    SentenceTranslation,
-    TextTranslation,
-    blanks_before,
-)
+from transformer.serving.batch_translation import SentenceTranslation, TextTranslation
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,12 +154,11 @@ def project(plain: PlainText, translation: TextTranslation) -> list[Cell]:
         while waiting and waiting[0].start <= end:
             yield waiting.popleft()
 
-    before = None
-    for part, sentence in translation.parts:
+    for blanks, (part, sentence) in zip(translation.separators, translation.parts, strict=True):
         start = offset + len(part.blanks)
         end = start + len(part.sentence)
-        if not part.blanks and blanks_before(before, part, sentence.text):
-            cells.append(Cell(" "))
+        if blanks != part.blanks:
+            cells.append(Cell(blanks))
         cells += _with_kept(plain.copy(offset, start), kept_until(start))
         if is_copy(sentence):
             cells += _with_kept(plain.copy(start, end), kept_until(end))
@@ -171,7 +166,6 @@ def project(plain: PlainText, translation: TextTranslation) -> list[Cell]:
             translated = _sentence(plain, start, sentence)
             cells += _beside(translated, list(kept_until(end - 1)), plain.text)
         offset = end
-        before = part, sentence
     return [*cells, *waiting]
 
 

@@ -125,17 +125,23 @@ class DeepL:
     ) -> list[Options]:
         """The options of each text; the language of each is detected, unless it is given.
 
-        A glossary is of one language, so the texts are, too.
+        A glossary is of one language, so the texts are, too. A text without letters has the
+        language of all.
         """
         splitting = _SPLITTING.get(str(asked.get("split_sentences")), "sentences")
         visible = texts if asked.get("source_lang") else await visible_texts(texts, rules)
-        is_one = asked.get("source_lang") or asked.get("glossary_id")
-        samples = [visible] if is_one else [[text] for text in visible]
-        found = [
-            replace(self._glossaries.options(request, asked, sample), splitting=splitting)
-            for sample in samples
-        ]
-        return found * len(texts) if is_one else found
+        has_one_language = bool(asked.get("source_lang") or asked.get("glossary_id"))
+        samples = [visible]
+        if not has_one_language:
+            samples = [[text] if any(map(str.isalpha, text)) else visible for text in visible]
+
+        def options() -> list[Options]:
+            found = [self._glossaries.options(request, asked, sample) for sample in samples]
+            return [replace(each, splitting=splitting) for each in found]
+
+        # In a thread: the detection in many texts must not block other clients.
+        found = await asyncio.to_thread(options)
+        return found * len(texts) if has_one_language else found
 
     async def _translated(
         self, texts: Sequence[str], options: Sequence[Options], rules: Rules | None
@@ -143,12 +149,20 @@ class DeepL:
         by_options: defaultdict[Options, list[int]] = defaultdict(list)
         for index, each in enumerate(options):
             by_options[each].append(index)
+        tasks = [
+            asyncio.ensure_future(
+                translate_texts(self.queue.translate, [texts[i] for i in indices], each, rules)
+            )
+            for each, indices in by_options.items()
+        ]
+        try:
+            translated = await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
         translations: dict[int, TextTranslation] = {}
-        async with asyncio.timeout(self._limits.seconds):
-            for each, indices in by_options.items():
-                alike = [texts[index] for index in indices]
-                translated = await translate_texts(self.queue.translate, alike, each, rules)
-                translations |= zip(indices, translated, strict=True)
+        for indices, group in zip(by_options.values(), translated, strict=True):
+            translations |= zip(indices, group, strict=True)
         return [translations[index] for index in range(len(texts))]
 
     async def languages(self, request: Request) -> Response:
