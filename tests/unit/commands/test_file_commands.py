@@ -1,7 +1,6 @@
 """Commands on models whose sources are files: paths in, text out, one line for what they lack."""
 
 import json
-import os
 import signal
 from pathlib import Path
 from typing import Any
@@ -238,7 +237,7 @@ def test_nothing_is_left_of_an_export_that_a_signal_stops(
 
     def write(translator: Translator, run: RunConfig, folder: Path, config: ExportConfig) -> Any:
         (folder / "weights").touch()
-        os.kill(os.getpid(), number)
+        signal.raise_signal(number)
 
     monkeypatch.setitem(FORMATS, "own", Format(write, any_tokens=True, front_ends=None))
     files = {*Path().iterdir()}
