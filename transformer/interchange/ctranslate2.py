@@ -396,7 +396,10 @@ class CTranslate2Searcher:
         beams = self.beams([segment.subwords for segment in segments])
         if not self.has_model:
             if any(segment.constraints for segment in segments):
-                raise InputError("an export alone has no prefix, must or never; give its run")
+                raise InputError(
+                    "an export alone has no prefix, must or never; give its run, exported without "
+                    "output="
+                )
             beams = [
                 [replace(hypothesis, tokens=hypothesis.tokens[:limit]) for hypothesis in beam]
                 for beam, limit in zip(beams, limits, strict=True)
