@@ -234,6 +234,8 @@ def test_nothing_is_left_of_an_export_that_a_signal_stops(
     number: signal.Signals, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = signal.getsignal(signal.SIGTERM)
+    # A program that a shell starts in the background ignores SIGINT.
+    interrupt = signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def write(translator: Translator, run: RunConfig, folder: Path, config: ExportConfig) -> Any:
         (folder / "weights").touch()
@@ -242,6 +244,7 @@ def test_nothing_is_left_of_an_export_that_a_signal_stops(
     monkeypatch.setitem(FORMATS, "own", Format(write, any_tokens=True, front_ends=None))
     files = {*Path().iterdir()}
     assert main(["export", "checkpoint=image.ckpt", "format=own"]) == code
+    signal.signal(signal.SIGINT, interrupt)
     assert {*Path().iterdir()} == files
     assert signal.getsignal(signal.SIGTERM) is before
 
