@@ -201,7 +201,8 @@ def _mp3_samples(content: _Content) -> int:
     It guesses a number if no header has it, and the header of the first of several MP3 that were
     joined does not count the others. A file is looked through once: parts of it may be read often.
     """
-    count = start = 0
+    count = 0
+    start = 0
     # The position of the file is libsndfile's.
     with mmap.mmap(content.number, 0, access=mmap.ACCESS_READ) as data:
         while (start := data.find(b"\xff", start)) >= 0:
