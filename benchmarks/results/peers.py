@@ -9,7 +9,8 @@ is; the others have its subwords, layers, widths, tokens of a batch, updates and
 settings of their own (marian_training.py and eole_training.py in benchmarks/support), which
 ``--set`` changes. Validation chooses each checkpoint by BLEU of a beam of five; the test set is
 translated once. Minutes are those of training, validations and test, with one thread: the others in
-float32, ours as the experiment says.
+float32, ours as the experiment says. A seed of ours that results.py has trained is taken from there:
+it is the same command.
 
 Eole has an environment of its own: python3 -m venv E; E/bin/pip install eole. Each run is a line of
 peers.jsonl beside this file. A run with a line is not repeated; a training that was stopped goes
@@ -22,6 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.results import results
 from benchmarks.results.results import each, seeds, spread
 from benchmarks.support.peer import Peer
 from benchmarks.support.records import Records, markdown, publish, short
@@ -30,6 +32,8 @@ from transformer.checkpoint.checkpoint import load_checkpoint
 
 PAGE = ROOT / "benchmarks" / "results" / "README.md"
 RUN = ("experiment=multi30k_tiny", "data.source=en", "data.target=de")
+SAME_RUN = "multi30k_tiny-en-de"
+"""What results.py calls it."""
 NAMES = {"ours": "this framework", "marian": "Hugging Face, Marian", "eole": "Eole"}
 MODULES = {
     "marian": "benchmarks.support.marian_training",
@@ -124,6 +128,23 @@ def measured(name: str, changed: str, seed: int, run: Trained | Peer) -> Measure
     )
 
 
+def of_results(run: results.Measured) -> Measured:
+    """A line of results.py as one of this table."""
+    return Measured(
+        name="ours",
+        changed="",
+        seed=run.seed,
+        commit=run.commit,
+        machine=run.machine,
+        parameters=run.parameters,
+        updates=run.updates,
+        minutes=round(run.hours * 60, 1),
+        validation=round(run.validation, 2),
+        scores=run.scores,
+        signatures=run.signatures,
+    )
+
+
 COLUMNS = (
     "toolkit",
     "changed",
@@ -187,6 +208,10 @@ def main() -> None:
     """Train what is missing; write the table of all that is there."""
     arguments = parse()
     run = (*RUN, f"data.root={arguments.data.resolve()}")
+    if "ours" in arguments.only:
+        trained = [run for run in results.RECORDS.read() if run.name == SAME_RUN]
+        wanted = [of_results(run) for run in trained if run.seed in arguments.seeds]
+        publish(PAGE, "peers", RECORDS, wanted, table)
     recorded = {(record.name, record.changed, record.seed) for record in RECORDS.read()}
     runs = {}
     for seed in arguments.seeds:

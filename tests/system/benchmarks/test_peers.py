@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.results import peers, wu2021
-from benchmarks.results.peers import measured, table
+from benchmarks.results import peers, results, wu2021
+from benchmarks.results.peers import measured, of_results, table
 from benchmarks.support import marian_training
 from benchmarks.support.peer import OUTCOME, Peer, Text
 from benchmarks.support.trained import Trained
@@ -51,6 +51,14 @@ def test_ours_is_a_line_beside_the_others(trained: Trained) -> None:
     assert ours.updates == 4
     line = next(line for line in table([ours]) if "this framework" in line)
     assert "| 1 seed (1) |" in line
+
+
+def test_a_run_of_results_is_the_same_line_as_one_of_ours(trained: Trained) -> None:
+    result = results.Result("multi30k_tiny", "multi30k", "en-de", "B")
+    ours = measured("ours", "", 1, trained)
+    taken = of_results(results.measured(result, 1, trained))
+    assert {**vars(taken), "minutes": 0} == {**vars(ours), "minutes": 0}
+    assert taken.minutes == pytest.approx(ours.minutes, abs=0.2)
 
 
 @pytest.mark.parametrize("module", [peers, wu2021])
