@@ -274,7 +274,8 @@ def load_line_translator(
     if config.engine == "ctranslate2" and is_ctranslate2(path) and looks:
         raise InputError(f"{'alignment' if config.alignment else 'attention'}= {needs_run(path)}")
     translator, trained = load_translator(config, loaded=loaded)
-    translator = replace(translator, timestamps=config.timestamps)
+    if config.timestamps:
+        translator = replace(translator, timestamps=True)
     if config.has_subtitles:
         _check_subtitles(config, translator, processes)
     for key in ("alignment", "glossary", "flags", "on_failure"):

@@ -102,6 +102,7 @@ def _program(library: str, tokenizer: Tokenizer, run: RunConfig, published: Publ
     is_marian = nearest_architecture(run.model).files is marian
     program = program.replace("TOKENIZER", "MarianTokenizer" if is_marian else "AutoTokenizer")
     program = program.replace("SOURCE", run.data.source).replace("TARGET", run.data.target)
+    program = program.replace("BEAM", str(run.decoding.beam_size))
     program = program.replace("DTYPE", "q8" if published.quantization == "int8" else "fp32")
     if published.repo:
         return program.replace("REMOTE", "true").replace("NAME", published.repo)

@@ -69,6 +69,9 @@ def build_trainer(
     arguments["strategy"] = _strategy(config, resolved)
     if max_steps >= 0 and not 0 <= resolved.max_steps <= max_steps:
         arguments["max_steps"] = max_steps
+    if 0 < arguments["max_steps"] < resolved.log_every_n_steps:
+        # A short run has one line of its loss, too.
+        arguments["log_every_n_steps"] = arguments["max_steps"]
     callbacks = build_callbacks(config, validation, selection, folder / "checkpoints")
     loggers = build_loggers(config.logger, folder, plain_values(config))
     if config.logger.wandb is not None:
