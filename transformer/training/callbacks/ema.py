@@ -14,6 +14,9 @@ from transformer.training.update import Outcome
 class MovingAverage(Callback):
     """Averages the weights of updates; skipped updates do not count.
 
+    The decay begins low, so that the average of a short run forgets its first updates, too: that of
+    the polynomial-decay averaging of Shamir and Zhang 2013 (eta 8) until it reaches ``decay``.
+
     Lightning's ``EMAWeightAveraging`` would wait for the device at each update, to know whether it
     was skipped. A checkpoint has its layout: the average is the ``state_dict``.
     """
@@ -41,7 +44,7 @@ class MovingAverage(Callback):
     def _average(self, applied: Bool[Tensor, ""]) -> None:
         """Update the average if the weights were updated, without a read by the host."""
         # The first average is the weights themselves.
-        weight = applied * torch.where(self._count == 0, 1.0, 1 - self.decay)
+        weight = applied * torch.clamp(9 / (self._count + 9), min=1 - self.decay)
         difference = torch._foreach_sub(self._weights, self._averages)
         torch._foreach_mul_(difference, weight)
         torch._foreach_add_(self._averages, difference)
