@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
@@ -25,26 +26,47 @@ _CACHED_AUTOMATA = 8
 
 
 @dataclass(frozen=True)
+class OpenWords:
+    """The last words of prefixes. The search spells them in any subwords, and may go on with them:
+    the subwords that the tokenizer cuts from "Hun" seldom begin "Hund"."""
+
+    allowed: Bool[Tensor, "batch spelled vocab"]
+    """Which subwords may follow where so many bytes of the word are spelled; at its end, all."""
+    counts: Int[Tensor, " batch"]
+    """The subwords that the tokenizer has for the word; 0 without one."""
+    lengths: Int[Tensor, " vocab"]
+    """Bytes of each subword."""
+
+    def kept(self, sentences: Int[Tensor, " kept"]) -> "OpenWords":
+        return replace(self, allowed=self.allowed[sentences], counts=self.counts[sentences])
+
+
+@dataclass(frozen=True)
 class CompiledConstraints:
     """The constraints of the sentences of one batch."""
 
     prefixes: Int[Tensor, "batch forced"]
-    """Subwords of the prefix, padded with -1."""
+    """Subwords of the prefix before its open word, padded with -1."""
     after_prefix: Bool[Tensor, "batch vocab"] | None
     """Subwords that must not follow the prefix; None if all subwords may."""
     never: tuple[PhraseAutomaton, Int[Tensor, " batch"]] | None
     """Finds the forbidden phrases; and the start state of each sentence. None without any."""
     must: MustPhrases | None
+    open_words: OpenWords | None = None
+    """None if each prefix is forced to its end."""
 
     def step(self, step: StepFunction, limits: Int[Tensor, " batch"], beam: int) -> StepFunction:
         """The step with prefixes and forbidden phrases enforced."""
-        if not self.prefixes.numel() and self.never is None:
+        if not self.prefixes.numel() and self.never is None and self.open_words is None:
             return step
         return ConstrainedStep(step, self, limits, beam)
 
     def limits(self, limits: Int[Tensor, " batch"], max_length: int) -> Int[Tensor, " batch"]:
         """Limits that count the subwords after the prefix, up to ``max_length`` in all."""
-        return (limits + (self.prefixes >= 0).sum(1).to(limits.device)).clamp(max=max_length)
+        limits = limits + (self.prefixes >= 0).sum(1).to(limits.device)
+        if self.open_words is not None:
+            limits = limits + self.open_words.counts
+        return limits.clamp(max=max_length)
 
 
 class ConstrainedStep:
@@ -63,6 +85,9 @@ class ConstrainedStep:
         self.limits = limits
         self.position = 0
         self.after_prefix = constraints.after_prefix
+        self.open_words = constraints.open_words
+        # Bytes of the open word, in each hypothesis.
+        self.spelled = self.lengths.new_zeros(len(self.lengths), beam)
         self.automaton: PhraseAutomaton | None = None
         if constraints.never is not None:
             self.automaton, starts = constraints.never
@@ -71,9 +96,9 @@ class ConstrainedStep:
 
     def __call__(self, tokens: Int[Tensor, "batch beam"]) -> LogProbabilities:
         log_probabilities = self.step(tokens)
-        forced = self._force(log_probabilities)
+        in_prefix = self._force(log_probabilities) | self._spell_out(log_probabilities, tokens)
         if self.automaton is not None:
-            log_probabilities.masked_fill_(self.banned & ~forced[..., None], -math.inf)
+            log_probabilities.masked_fill_(self.banned & ~in_prefix[..., None], -math.inf)
         if self.after_prefix is not None and self.position <= self.prefixes.size(1):
             here = (self.lengths == self.position)[:, None]
             log_probabilities.masked_fill_((here & self.after_prefix)[:, None], -math.inf)
@@ -93,6 +118,22 @@ class ConstrainedStep:
         kept = kept.masked_fill(kept == -math.inf, 0.0)
         log_probabilities.masked_fill_(forced[..., None], -math.inf).scatter_(2, index, kept)
         return forced
+
+    def _spell_out(
+        self, log_probabilities: LogProbabilities, tokens: Int[Tensor, "batch beam"]
+    ) -> Bool[Tensor, "batch beam"]:
+        """Allow only what goes on with the open word; return which hypotheses are within it."""
+        words = self.open_words
+        if words is None or self.position > self.prefixes.size(1) + words.allowed.size(1):
+            return torch.zeros_like(tokens, dtype=torch.bool)
+        begun = self.position > self.lengths[:, None]
+        spelled = (self.spelled + words.lengths[tokens]).clamp(max=words.allowed.size(1) - 1)
+        self.spelled = torch.where(begun, spelled, 0)
+        rows = torch.arange(len(tokens), device=tokens.device)[:, None]
+        allowed = words.allowed[rows, self.spelled]
+        allowed |= (self.position < self.lengths)[:, None, None]
+        log_probabilities.masked_fill_(~allowed, -math.inf)
+        return ~allowed.all(-1)
 
     def look_ahead(self, tokens: Int[Tensor, "batch beam"]) -> Int[Tensor, "batch numbers"]:
         """See ``LookingAhead``: limit and states after these tokens, if phrases are forbidden."""
@@ -120,6 +161,8 @@ class ConstrainedStep:
 
     def reorder(self, beams: Int[Tensor, "batch beam"]) -> None:
         self.step.reorder(beams)
+        if self.open_words is not None:
+            self.spelled = self.spelled.gather(1, beams)
         if self.automaton is not None:
             self.states = self.states.gather(1, beams)
 
@@ -128,6 +171,9 @@ class ConstrainedStep:
         self.prefixes = self.prefixes[sentences]
         self.lengths = self.lengths[sentences]
         self.limits = self.limits[sentences]
+        self.spelled = self.spelled[sentences]
+        if self.open_words is not None:
+            self.open_words = self.open_words.kept(sentences)
         if self.after_prefix is not None:
             self.after_prefix = self.after_prefix[sentences]
         if self.automaton is not None:
@@ -151,8 +197,8 @@ class ConstraintCompiler:
     ) -> CompiledConstraints:
         """Compile the constraints of a batch.
 
-        The forced subwords of a sentence are its ``target_tags``, then its prefix, cut at
-        ``max_length``.
+        The forced subwords of a sentence are its ``target_tags``, then its prefix, but for an open
+        word at its end. All of them are forced if ``max_length`` cuts them.
         """
         requested = [constraint or Constraints() for constraint in constraints]
         for constraint in requested:
@@ -161,10 +207,21 @@ class ConstraintCompiler:
                     raise InputError(
                         f"{text!r} has tokens not in the target vocabulary; leave it out"
                     )
-        prefixes = [constraint.prefix_subwords(self.tokenizer) for constraint in requested]
+        prefixes = [
+            [*tags, *constraint.prefix_subwords(self.tokenizer)]
+            for tags, constraint in zip(
+                target_tags or [()] * len(requested), requested, strict=True
+            )
+        ]
+        open_counts = [
+            0
+            if constraint.closes_word or len(prefix) > max_length
+            else self._open_count(constraint)
+            for prefix, constraint in zip(prefixes, requested, strict=True)
+        ]
         forced = [
-            torch.tensor([*tags, *prefix][:max_length], dtype=torch.long)
-            for tags, prefix in zip(target_tags or [()] * len(requested), prefixes, strict=True)
+            torch.tensor(prefix[: min(len(prefix) - count, max_length)], dtype=torch.long)
+            for prefix, count in zip(prefixes, open_counts, strict=True)
         ]
         closed = torch.tensor([constraint.closes_word for constraint in requested])
         must = [[self._cut(phrase) for phrase in constraint.must] for constraint in requested]
@@ -173,6 +230,7 @@ class ConstraintCompiler:
             after_prefix=(closed[:, None] & self._unspaced).to(device) if closed.any() else None,
             never=self._never(requested, device),
             must=MustPhrases.compile(must, self.vocabulary, device) if any(must) else None,
+            open_words=self._open_words(prefixes, open_counts, device),
         )
 
     def width(self, must: Sequence[str], beam: int) -> int:
@@ -188,6 +246,27 @@ class ConstraintCompiler:
         unspaced = torch.from_numpy(self.vocabulary.kinds[:, 0] != SPACE)
         unspaced[EOS] = False
         return unspaced
+
+    def _open_count(self, constraint: Constraints) -> int:
+        """Subwords at the end of a prefix: of a word, or one that is no part of any."""
+        subwords = constraint.prefix_subwords(self.tokenizer)
+        begins = np.isin(self.vocabulary.kinds[subwords, 0], (SPACE, OTHER))
+        return len(subwords) - int(begins.nonzero()[0].max(initial=0))
+
+    def _open_words(
+        self, prefixes: Sequence[Sequence[int]], counts: Sequence[int], device: torch.device
+    ) -> OpenWords | None:
+        if not any(counts):
+            return None
+        allowed = [
+            torch.from_numpy(self.vocabulary.going_on(prefix[len(prefix) - count :]))
+            for prefix, count in zip(prefixes, counts, strict=True)
+        ]
+        return OpenWords(
+            allowed=pad_sequence(allowed, batch_first=True, padding_value=True).to(device),
+            counts=torch.tensor(counts, device=device),
+            lengths=torch.from_numpy(self.vocabulary.lengths).to(device),
+        )
 
     def _never(
         self, constraints: Sequence[Constraints], device: torch.device

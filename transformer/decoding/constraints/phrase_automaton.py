@@ -92,6 +92,22 @@ class Vocabulary:
                 return self.numbers[text[:end]]
         return -1
 
+    def going_on(self, subwords: Sequence[int]) -> Bool[np.ndarray, "spelled vocab"]:
+        """Which subwords may follow where so many bytes of the text of ``subwords`` are spelled.
+
+        They spell what is left of it, or begin so, and what they leave can be spelled; at its end,
+        any may follow.
+        """
+        text = np.array([byte for byte, _ in self.join(subwords)], dtype=np.int64)
+        allowed = np.ones((len(text) + 1, len(self.lengths)), dtype=bool)
+        for spelled in reversed(range(len(text))):
+            left = text[spelled : spelled + self.values.shape[1]]
+            values = self.values[:, : len(left)]
+            agrees = np.all((values == left) | (values < 0), axis=1) & (self.lengths > 0)
+            can_end = np.any(allowed, axis=1)
+            allowed[spelled] = agrees & can_end[np.minimum(spelled + self.lengths, len(text))]
+        return allowed
+
     def join(self, subwords: Sequence[int]) -> Spelling:
         return tuple(pair for subword in subwords for pair in self.spellings[subword])
 

@@ -5,6 +5,7 @@ import re
 
 import pytest
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
 from tests.helpers.decoding.steps import RecurrentStep, search_config
 from tests.helpers.decoding.tiny_language import (
@@ -13,11 +14,12 @@ from tests.helpers.decoding.tiny_language import (
     SEEDS,
     batch_text,
     best,
+    every_hypothesis,
     tiny_vocabulary,
 )
 from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer, tiny_translator
 from transformer.data.text.phrases import occurs
-from transformer.decoding.constraints.compile import CompiledConstraints, ConstrainedStep
+from transformer.decoding.constraints.compile import CompiledConstraints, ConstrainedStep, OpenWords
 from transformer.decoding.constraints.phrase_automaton import PhraseAutomaton, Vocabulary, spell
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.search.beam import beam_search
@@ -98,6 +100,53 @@ def test_a_prefix_leaves_the_best_of_what_begins_so(prefix: list[int]) -> None:
         assert hypothesis.log_probability == pytest.approx(total, abs=1e-4)
 
 
+@pytest.mark.parametrize("word", ["a", " a", "ab", "ba", "a."])
+@pytest.mark.parametrize("forced", [[], [9]])
+def test_an_open_word_is_spelled_in_any_subwords(word: str, forced: list[int]) -> None:
+    """In a batch with a sentence whose prefix is forced, and one without."""
+    vocabulary = tiny_vocabulary()
+    cut = [PIECES.index(character) for character in word]
+    counts = [len(cut), 0, 0]
+    words = OpenWords(
+        allowed=pad_sequence(
+            [torch.from_numpy(vocabulary.going_on(cut[:count])) for count in counts],
+            batch_first=True,
+            padding_value=True,
+        ),
+        counts=torch.tensor(counts),
+        lengths=torch.from_numpy(vocabulary.lengths),
+    )
+    prefixes = torch.tensor([[*forced, -1, -1][:2], [6, 5], [-1, -1]])
+    constraints = CompiledConstraints(prefixes, None, None, None, words)
+    limits = torch.full((3,), LIMIT)
+    step = ConstrainedStep(RecurrentStep(SEEDS, 2000, len(PIECES)), constraints, limits, 2000)
+    found = beam_search(step, limits, search_config(beam_size=2000))
+    begun = batch_text(tuple(forced)) + word
+    totals = every_hypothesis(SEEDS[0])
+    expected = {
+        row: total
+        for row, total in totals.items()
+        if batch_text(row).startswith(begun)
+        and row[: len(forced)] == tuple(forced)
+        and 1 not in row
+    }
+    row = max(expected, key=expected.__getitem__)
+    assert found[0][0].tokens == row
+    assert found[0][0].log_probability == pytest.approx(expected[row], abs=1e-4)
+    assert found[1][0].tokens[:2] == (6, 5)
+    assert found[2][0].tokens == best(SEEDS[2], lambda _: True)[1]
+
+
+def test_a_subword_that_leaves_what_none_spells_is_not_taken() -> None:
+    vocabulary = Vocabulary.from_spellings([spell(piece) for piece in ("", "a", "ab", "abc")])
+    assert vocabulary.going_on([3]).tolist() == [
+        [False, False, False, True],
+        [False] * 4,
+        [False] * 4,
+        [True] * 4,
+    ]
+
+
 TEXTS = [source for source, _ in PAIRS]
 
 
@@ -130,6 +179,23 @@ def test_a_prefix_that_ends_in_a_space_ends_the_word() -> None:
     for closed in translator.translate(TEXTS, [Constraints("ein h ")] * len(TEXTS)):
         assert (closed.text + " ").startswith("ein h ")
         assert closed.unmet == ()
+
+
+def test_a_prefix_may_end_inside_a_word() -> None:
+    """The cut of "hun" is no beginning of that of "hund"."""
+    translator = wordy_translator(output_bias=True)
+    tokenizer = translator.tokenizer
+    [[*_, hund]], [hun] = (tokenizer.encode_target([text]) for text in ("der hund", "der hun"))
+    assert hund not in hun
+    with torch.no_grad():
+        translator.model.projection.bias[hund] = 99
+    [found] = translator.translate(["a dog"], [Constraints("der hun")])
+    assert found.text.startswith("der hund")
+    assert found.unmet == ()
+    asked = [Constraints("der hun", must=("katze",)), Constraints("der hun", never=("hund",))]
+    with_phrase, without = translator.translate(["a dog"] * 2, asked)
+    assert with_phrase.text.startswith("der hund") and with_phrase.unmet == ()
+    assert without.text.startswith("der hun") and without.unmet == ()
 
 
 def test_a_prefix_longer_than_the_model_is_cut_and_reported() -> None:
