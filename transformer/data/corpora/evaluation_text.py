@@ -27,14 +27,18 @@ class Texts(NamedTuple):
 
 
 def with_references(pairs: Iterable[Pair], repeated: bool = False) -> list[Referenced]:
-    """Return each source with its targets; ``repeated`` merges equal ones, except blanks."""
-    references: dict[object, tuple[str, dict[str, None]]] = {}
-    targets: dict[str, None] = {}
+    """Return each source with its targets, equal ones, too: annotators may agree.
+
+    ``repeated`` merges equal sources, except blanks, and then their equal targets.
+    """
+    references: dict[object, tuple[str, list[str]]] = {}
+    targets: list[str] = []
     for index, (source, target) in enumerate(pairs):
         if not (index and isinstance(target, AnotherTarget)):
             key = source if repeated and source else index
-            targets = references.setdefault(key, (source, {}))[1]
-        targets[str(target)] = None
+            targets = references.setdefault(key, (source, []))[1]
+        if not (repeated and target in targets):
+            targets.append(str(target))
     return [(source, tuple(targets)) for source, targets in references.values()]
 
 
@@ -59,7 +63,7 @@ def read_texts(split: AnySplit, cache: Path | None = None) -> Texts:
 def _texts(split: Split, cache: Path | None) -> list[Referenced]:
     if cache is None or split.inverted or not any(map(is_large, split.corpus.paths)):
         return with_references(split, split.repeated_sources)
-    question = f"held out, {split.repeated_sources}: {split.fingerprint(cache)}"
+    question = f"held out, all targets, {split.repeated_sources}: {split.fingerprint(cache)}"
     texts = remembered(
         cache, question, lambda: json.dumps(with_references(split, split.repeated_sources))
     )

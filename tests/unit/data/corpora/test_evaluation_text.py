@@ -49,6 +49,14 @@ def test_each_target_is_trained_on_and_a_reference(
     assert validation_pairs(config, 2) == every[:2]
 
 
+def test_annotators_who_agree_are_two_references(tmp_path: Path) -> None:
+    for name, lines in (("s", "a\nb\n"), ("x", "k\nl\n"), ("y", "k\nm\n")):
+        (tmp_path / name).write_text(lines)
+    paths = [str(tmp_path / name) for name in "sxy"]
+    config = data_config(tmp_path, train=paths, validation=paths)
+    assert validation_pairs(config, None) == [("a", ("k", "k")), ("b", ("l", "m"))]
+
+
 INFLECTION = {"corpus": "inflection", "lang": "tur", "features": ";"}
 
 
