@@ -27,7 +27,7 @@ from transformer.commands.scored_text import (
 from transformer.common.errors import InputError
 from transformer.data.corpora.evaluation_text import run_split
 from transformer.data.text.lines import read_lines
-from transformer.data.text.parallel import Referenced, beside
+from transformer.data.text.parallel import Referenced
 from transformer.decoding.document_translator import in_documents
 from transformer.decoding.long_inputs import warn_about_length_limit
 from transformer.decoding.translator import Translator, length_counts
@@ -96,19 +96,20 @@ def _find_compared(config: CompareConfig, show: Show, loaded: Loaded) -> _Compar
             "files of hypotheses alone do not say what their sources are; give source=FILE and "
             "reference=FILE"
         )
-    files = own_text(config)
     name = text_name(config)
-    text_of_user = None if files is None else pairs_to_score(files)
-    text = text_of_user
+    text: list[Referenced] | None = None
     hypotheses = {path: list(read_lines(path)) for path in paths if path not in runs}
-    if text is not None:
+    if not runs:
+        text = _own_pairs(config)
+        assert text is not None
         _check_counts(hypotheses, text)
     systems = {path: System(str(path), lines) for path, lines in hypotheses.items()}
-    first = None
+    first: tuple[Path, RunConfig] | None = None
+    text_of_user: list[Referenced] | None = None
     metrics = changed_metrics(config, None, "compare")
     # A run that cannot translate, or whose text is not trusted, is refused before others translate.
     about = {path: about_run(path) for path in runs}
-    if text is None:
+    if config.source is None:
         for path in runs:
             _require_trusted_text(config, path)
     for path in runs:
@@ -118,6 +119,7 @@ def _find_compared(config: CompareConfig, show: Show, loaded: Loaded) -> _Compar
             first = (path, run)
             metrics = changed_metrics(config, run, path)
             check_metrics(config, metrics)
+            text_of_user = _own_pairs(config, run)
         # Equal texts may have other tags, which are those of the run.
         pairs = text_of_user or pairs_to_score(scored_split(config, run, path))
         if text is None:
@@ -129,14 +131,18 @@ def _find_compared(config: CompareConfig, show: Show, loaded: Loaded) -> _Compar
                 "for all with source=FILE reference=FILE"
             )
         show(f"{path}: decoding {len(pairs)} sentences of {name}")
-        if config.source is not None and translator.tokenizer.reads_files:
-            folder = str(config.source.parent.absolute())
-            pairs = [(beside(source, folder), targets) for source, targets in pairs]
         systems[path] = _run_system(path, about[path], translator, pairs)
     assert text is not None  # of the user or of a run
     sources, references = zip(*text, strict=True)
-    compared = ComparedText(name, sources, references)
+    features = first is not None and first[1].data.features is not None
+    compared = ComparedText(name, sources, references, features)
     return _Compared(compared, [systems[path] for path in paths], metrics, first)
+
+
+def _own_pairs(config: CompareConfig, run: RunConfig | None = None) -> list[Referenced] | None:
+    """The user's text, if it is given; one file of both sides is read as the run's training."""
+    files = own_text(config, run)
+    return None if files is None else pairs_to_score(files)
 
 
 def _require_trusted_text(config: CompareConfig, path: Path) -> None:

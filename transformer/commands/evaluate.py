@@ -92,8 +92,8 @@ def evaluate(
     task = other_task(paths, trusted=config.trust)
     if task is not None:
         return _evaluate_as_trained(config, paths[0], task, show)
-    if config.engine == "ctranslate2" and config.alignment and is_ctranslate2(paths[0]):
-        raise InputError(f"alignment= {needs_run(paths[0])}")
+    if config.alignment:
+        _require_attention(config, paths)
     translator, run = load_translator(config, loaded=loaded)
     metrics = changed_metrics(config, run, config.checkpoint)
     names = list(dict.fromkeys([*(config.scores or metrics.tested), *config.own_metrics]))
@@ -143,6 +143,13 @@ def evaluate(
         if config.output is not None:
             save_stress(config.output, report)
     return evaluated
+
+
+def _require_attention(config: EvaluateConfig, paths: Sequence[Path]) -> None:
+    if len(paths) > 1:
+        raise InputError("alignment= is of the attention of one model; give one checkpoint")
+    if config.engine == "ctranslate2" and is_ctranslate2(paths[0]):
+        raise InputError(f"alignment= {needs_run(paths[0])}")
 
 
 def _warn_about_tokenization(

@@ -51,7 +51,8 @@ def own_text(keys: ScoredTextKeys, run: RunConfig | None = None) -> Split | None
     reference = keys.reference
     if reference is None and source is not None and file_format(source) != "plain":
         data = DataConfig(source="source", target="target") if run is None else run.data
-        corpus = Corpus.of(source, data.source, data.target)
+        document_key = data.document_key if file_format(source) == "jsonl" else None
+        corpus = Corpus.of(source, data.source, data.target, document_key, data.max_line)
         corpus = replace(
             corpus, features=data.features is not None, source_files=data.source_kind != "text"
         )

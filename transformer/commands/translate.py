@@ -274,10 +274,7 @@ def load_line_translator(
     if config.engine == "ctranslate2" and is_ctranslate2(path) and looks:
         raise InputError(f"{'alignment' if config.alignment else 'attention'}= {needs_run(path)}")
     translator, trained = load_translator(config, loaded=loaded)
-    if config.timestamps:
-        translator = replace(translator, timestamps=True)
-    if config.has_subtitles:
-        _check_subtitles(config, translator, processes)
+    translator = _timed(config, translator, processes)
     for key in ("alignment", "glossary", "flags", "on_failure"):
         if getattr(config, key):
             translator.tokenizer.require_text(f"{key}=")
@@ -308,10 +305,14 @@ def load_line_translator(
     return LineTranslator(config, DocumentTranslator(translator), trained.data)
 
 
-def _check_subtitles(config: TranslateConfig, translator: Translator, processes: int) -> None:
-    translator.tokenizer.require_sound(f"format={config.format}")
-    if processes > 1:
-        raise InputError(f"format={config.format} is of one sound, which one process reads")
+def _timed(config: TranslateConfig, translator: Translator, processes: int) -> Translator:
+    """The translator with times if they are asked for; one of subtitles has one sound."""
+    if config.has_subtitles:
+        translator.tokenizer.require_sound(f"format={config.format}")
+        if processes > 1:
+            raise InputError(f"format={config.format} is of one sound, which one process reads")
+    # A copy would make the engine again.
+    return replace(translator, timestamps=True) if config.timestamps else translator
 
 
 def job(config: TranslateConfig, translator: Translator | DocumentTranslator, source: Path) -> str:

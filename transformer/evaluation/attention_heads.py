@@ -17,6 +17,7 @@ from torch import Tensor
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import Row
 from transformer.data.corpora.evaluation_text import run_split
+from transformer.data.text.parallel import AnotherTarget
 from transformer.data.text.word_alignment import Links, WordLinks, subword_words
 from transformer.decoding.alignment import word_links
 from transformer.decoding.batching import bucket_batches, pair_lengths, positions_needed
@@ -161,14 +162,18 @@ class EncodedPair:
 def corpus_pairs(
     translator: Translator, data: DataConfig, split: str, sentences: int
 ) -> list[EncodedPair]:
-    """The first sentence pairs of a split of the run's corpus, without blank and too long pairs."""
+    """The first sources of a split of the run's corpus with their first targets, without blank and
+    too long pairs."""
     text = run_split(data, split, training=True)
-    pairs = translator.tokenizer.encode_pairs(list(islice(text, sentences)))
-    gold = text.word_links() if text.links is not None else repeat(None)
+    links = text.word_links() if text.links is not None else repeat(None)
+    linked = zip(text, links, strict=False)
+    first = ((pair, links) for pair, links in linked if not isinstance(pair[1], AnotherTarget))
+    chosen = list(islice(first, sentences))
+    pairs = translator.tokenizer.encode_pairs([pair for pair, _ in chosen])
     limit = translator.model.max_length or sys.maxsize
     encoded = [
         EncodedPair(source, target, links)
-        for (source, target), links in zip(pairs, islice(gold, len(pairs)), strict=True)
+        for (source, target), (_, links) in zip(pairs, chosen, strict=True)
         if len(source) and target and positions_needed([(source, target)])[0] <= limit
     ]
     if not encoded:

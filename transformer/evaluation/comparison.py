@@ -14,7 +14,7 @@ from typing import Any
 from sacrebleu.metrics import BLEU
 from sacrebleu.metrics.base import Metric
 
-from transformer.evaluation.metrics import build_metric, reference_streams
+from transformer.evaluation.metrics import build_metric, reference_streams, scored_lines
 from transformer.evaluation.significance import TestedMetric, paired_tests
 from transformer.settings.evaluation import ComparisonKeys
 from transformer.settings.metrics import Better, MetricsConfig
@@ -37,6 +37,18 @@ class ComparedText:
     name: str
     sources: Sequence[str] = field(repr=False)
     references: Sequence[Sequence[str]] = field(repr=False)
+    features: bool = False
+    """Whether features follow a source, after a tab."""
+
+    @property
+    def scored(self) -> list[int]:
+        """Indices of its sentences, without the blank lines between documents."""
+        return scored_lines(self.sources, self.references)
+
+    def words(self, source: str) -> int:
+        """How many a source has."""
+        text = source.partition("\t")[0] if self.features else source
+        return len(text.split())
 
 
 @dataclass(frozen=True)
@@ -169,7 +181,7 @@ class Comparison:
         return {
             "text": self.text.name,
             "chosen": self.chosen,
-            "sentences": len(self.text.sources),
+            "sentences": len(self.text.scored),
             "systems": [{"name": system.name, **system.about} for system in self.systems],
             "metrics": [asdict(metric) for metric in self.metrics],
             "by_length": lengths,
@@ -214,11 +226,21 @@ def compare_systems(
     sources = text.sources
     references = text.references
     names = keys.names(metrics)
+    lines = text.scored
+    scored = [[system[line] for line in lines] for system in hypotheses]
+    scored_references = [references[line] for line in lines]
+    scored_sources = [sources[line] for line in lines]
     tested = paired_tests(
-        hypotheses, references, [build_metric(name, metrics) for name in names], keys, sources
+        scored,
+        scored_references,
+        [build_metric(name, metrics) for name in names],
+        keys,
+        scored_sources,
     )
     chosen = build_metric(keys.chosen(metrics), metrics)
-    by_length = scores_by_length(sources, hypotheses, references, chosen, keys.lengths)
+    by_length = scores_by_length(
+        scored_sources, scored, scored_references, chosen, keys.lengths, text.words
+    )
     by_frequency = None
     if training is not None:
         words = words_by(metrics.bleu())
@@ -271,11 +293,12 @@ def scores_by_length(
     references: Sequence[Sequence[str]],
     metric: Metric,
     edges: Sequence[int],
+    words: Callable[[str], int],
 ) -> list[LengthBucket]:
-    """Corpus score by source words; ``edges`` are the first lengths of later buckets."""
+    """Corpus score by source ``words``; ``edges`` are the first lengths of later buckets."""
     indices: dict[int, list[int]] = {}
     for line, source in enumerate(sources):
-        indices.setdefault(bisect_right(edges, len(source.split())), []).append(line)
+        indices.setdefault(bisect_right(edges, words(source)), []).append(line)
     labels = bucket_labels(edges)
     buckets = []
     for bucket, lines in sorted(indices.items()):

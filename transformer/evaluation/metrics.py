@@ -87,13 +87,19 @@ def score(
     """Score hypotheses against one or more references each, in the same order.
 
     ``metrics`` are names in ``METRICS``; None: the metrics of a test. Only GLEU and COMET read
-    sources. Raises InputError without hypotheses, or if the numbers of texts differ.
+    sources; of known sources, blank ones without a reference do not count (`scored_lines`).
+    Raises InputError without hypotheses, or if the numbers of texts differ.
     """
     if not hypotheses or len(hypotheses) != len(references):
         raise InputError(
             f"{len(hypotheses)} hypotheses and {len(references)} references cannot be compared; "
             "give one reference or more for each hypothesis, in the same order"
         )
+    if sources is not None:
+        lines = scored_lines(sources, references)
+        hypotheses = [hypotheses[line] for line in lines]
+        references = [references[line] for line in lines]
+        sources = [sources[line] for line in lines]
     scores = []
     for name in config.tested if metrics is None else metrics:
         metric = build_metric(name, config)
@@ -137,6 +143,20 @@ def unspaced_warning(
         f"BLEU by {key}={tokenize} takes a whole sentence of these references for a word; "
         f"{suited} divides them"
     )
+
+
+def scored_lines(sources: Sequence[str], references: Sequence[str | Sequence[str]]) -> list[int]:
+    """Indices of the lines that are scored; all if there is none.
+
+    A blank source without a reference, as between documents, is no sentence: in a mean over
+    sentences it would count as right.
+    """
+    lines = [
+        index
+        for index, (source, texts) in enumerate(zip(sources, references, strict=True))
+        if source.strip() or any(map(str.strip, texts))
+    ]
+    return lines or list(range(len(sources)))
 
 
 def reference_streams(

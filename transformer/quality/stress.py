@@ -192,11 +192,20 @@ class StressTest:
         sources = [self._texts[index][0] for index in window]
         targets = [self._texts[i][1] if clean is None else (clean[i],) for i in window]
         seed = f"{disturbance.name} {self._seed} {window[0]}"
+        columns = list(zip(*targets, strict=False))
         pairs = [
             disturbance.change(list(zip(sources, column, strict=True)), Random(seed))
-            for column in zip(*targets, strict=False)
+            for column in columns
         ]
-        return with_tags(pairs[0][0], parse_tags(sources[0])), tuple(pair[1] for pair in pairs)
+        source = pairs[0][0]
+        # A pair may be left as it is because of its reference: then only what suits the source is a
+        # reference.
+        references = tuple(
+            reference if changed == source else column[0]
+            for (changed, reference), column in zip(pairs, columns, strict=True)
+            if changed == source or source == sources[0]
+        )
+        return with_tags(source, parse_tags(sources[0])), references
 
 
 def _differ(source: str, before: str) -> bool:

@@ -77,7 +77,7 @@ def failures_table(failures: "Failures") -> Text:
         if lines or count:
             first = " ".join(str(index + 1) for index in lines[:_SHOWN_LINES])
             rows.append((flag, str(len(lines)), "-" if count is None else str(count), first))
-    total = len(failures.hypotheses)
+    total = failures.sentences
     if not rows:
         return shown(f"failures: none of {total} outputs has a flag")
     header = ("flag", "outputs", "references", "first lines")

@@ -238,5 +238,6 @@ def _compared(
         training = [str(target) for _, target in islice(pairs, _TRAINING_PAIRS)]
     except (InputError, OSError) as error:
         notes.append(f"no words by frequency: {error}")
-    compared = comparing.ComparedText(name, text.sources, text.references)
+    features = run.data.features is not None
+    compared = comparing.ComparedText(name, text.sources, text.references, features)
     return comparing.compare_systems(compared, systems, keys, run.metrics, training)

@@ -57,6 +57,11 @@ class EvaluateConfig(ScoredTextKeys, TranslatorConfig):
     constrain: bool = False
     stress: bool = False
 
+    def _objections(self) -> Iterator[str]:
+        yield from super()._objections()
+        if self.constrain and self.terms is None:
+            yield "constrain=true needs terms=FILE, the phrases that it requires"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Resampling(Settings):

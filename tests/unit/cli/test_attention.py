@@ -1,5 +1,6 @@
 """The verb ``attention``: a sentence becomes a view, and heads are measured over a corpus."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -117,6 +118,17 @@ def test_a_blank_or_endless_sentence_or_a_wrong_key_is_named(tmp_path: Path) -> 
         attention_view(config(tmp_path, "a dog", sentences=-1), tiny_translator(), run)
     with pytest.raises(InputError, match="there is no split=tset; choose train or validation"):
         attention_view(config(tmp_path, "a dog", split="tset"), tiny_translator(), run)
+
+
+def test_a_source_with_several_targets_is_measured_once(tmp_path: Path) -> None:
+    rows = [{"en": "a dog", "de": ["ein hund", "der hund"]}, {"en": "a cat", "de": "eine katze"}]
+    (tmp_path / "other.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    sides = {"source": "en", "target": "de", "validation": str(tmp_path / "other.jsonl")}
+    translator = tiny_translator()
+    pairs = corpus_pairs(translator, replace(corpus(tmp_path), **sides), "validation", 2)
+    assert [pair.target for pair in pairs] == translator.tokenizer.encode_target(
+        ["ein hund", "eine katze"]
+    )
 
 
 def test_blank_and_long_pairs_are_left_out(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from transformer import (
     stress,
 )
 from transformer.checkpoint.checkpoint import Checkpoint
+from transformer.common.errors import InputError
 
 SEARCH = {"algorithm": "greedy", "beam_size": 1, "max_length_ratio": 0.0, "max_length_offset": 9}
 
@@ -54,6 +55,14 @@ def test_evaluate_shows_its_results_before_it_writes_them(
     assert capsys.readouterr() == ("", "")
 
 
+def test_what_evaluate_cannot_measure_is_refused(text: dict[str, Path], tmp_path: Path) -> None:
+    run = str(tmp_path / "run.ckpt")
+    with pytest.raises(InputError, match="constrain=true needs terms=FILE"):
+        EvaluateConfig(run, **text, constrain=True)
+    with pytest.raises(InputError, match="alignment= is of the attention of one model"):
+        evaluate(EvaluateConfig([run, run], **text, alignment=tmp_path / "links"))
+
+
 def test_others_print_nothing_and_write_what_they_return(
     text: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -61,6 +70,17 @@ def test_others_print_nothing_and_write_what_they_return(
     compared = compare(CompareConfig(runs=(run, text["reference"]), **text, bootstrap=20))
     assert compared.metrics[0].systems[1].score == pytest.approx(100)
     assert json.loads((output / "comparison.json").read_text())["sentences"] == len(PAIRS)
+    # A file of both sides is read as the training text of the first run.
+    both = tmp_path / "both.tsv"
+    both.write_text("".join(f"{PAIRS[0][0]}\t{target}\n" for target in ("ein hund", "der hund")))
+    settings = {**RUN, "metrics": asdict(RAW), "decoding": SEARCH}
+    settings["data"] = {"corpus": "files", "repeated_sources": True}
+    written(tmp_path / "repeated.ckpt", settings)
+    repeated = str(tmp_path / "repeated.ckpt")
+    scored = evaluate(EvaluateConfig(repeated, source=both)).scores[0]
+    compared = compare(CompareConfig(runs=(repeated, repeated), source=both, bootstrap=20))
+    assert compared.text.references == (("ein hund", "der hund"),)
+    assert compared.metrics[0].signatures["score"] == scored.signature
     stressed = stress(StressConfig(checkpoint=run, **text, disturbances=("upper",), sentences=2))
     assert [one.name for one in stressed.disturbances] == ["upper"]
     assert json.loads((output / "stress.json").read_text()) == stressed.to_json()

@@ -69,6 +69,14 @@ def test_a_file_of_both_sides_is_read_as_training_reads_it(tmp_path: Path) -> No
     tagged = replace(run.data, features=";", repeated_sources=True)
     split = own_text(keys, replace(run, data=tagged))
     assert split is not None and pairs_to_score(split) == [("a\tV", ("x", "y"))]
+    documents = tmp_path / "documents.jsonl"
+    rows = ((1, "a"), (1, "b"), (2, "c"))
+    lines = (f'{{"in": "{text}", "out": "x", "doc": {document}}}\n' for document, text in rows)
+    documents.write_text("".join(lines))
+    in_documents = replace(run, data=replace(run.data, documents=2, document_key="doc"))
+    split = own_text(ScoredTextKeys(source=documents), in_documents)
+    assert split is not None
+    assert [source for source, _ in pairs_to_score(split)] == ["a", "b", "", "c"]
     with pytest.raises(InputError, match="or one TSV, JSONL or Parquet file of both"):
         own_text(ScoredTextKeys(source=tmp_path / "plain"), run)
 

@@ -90,7 +90,7 @@ def test_each_sentence_is_in_the_bucket_of_its_source() -> None:
     lines = ["ein Hund und ein Ball", "zwei", "drei Vögel im Garten", "", "vier Äpfel da nun"]
     wrong = [line.upper() for line in lines]
     references = [(line,) for line in lines]
-    found = scores_by_length(sources, [lines, wrong], references, BLEU(), [3, 5, 9])
+    found = scores_by_length(sources, [lines, wrong], references, BLEU(), [3, 5, 9], TEXT.words)
     assert [(b.label, b.sentences) for b in found] == [("0-2", 2), ("3-4", 2), ("5-8", 1)]
     # Two words and none have no 4-gram, so BLEU would be 0 even for correct hypotheses.
     assert found[0].scores is None
@@ -102,10 +102,24 @@ def test_each_sentence_is_in_the_bucket_of_its_source() -> None:
 
 def test_bleu_of_a_bucket_needs_a_reference_of_four_words() -> None:
     texts = ["x"], [["ein Hund schläft."]], [("ein Hund schläft.",)]
-    [bucket] = scores_by_length(*texts, BLEU(), [])
+    [bucket] = scores_by_length(*texts, BLEU(), [], TEXT.words)
     assert bucket.scores == (pytest.approx(100.0),)
-    [by_spaces] = scores_by_length(*texts, BLEU(tokenize="none"), [])
+    [by_spaces] = scores_by_length(*texts, BLEU(tokenize="none"), [], TEXT.words)
     assert by_spaces.scores is None
+
+
+def test_lines_between_documents_and_features_are_no_words_and_no_sentences() -> None:
+    sources = ["a dog runs\tDET;NOUN", "", "a\tDET"]
+    text = ComparedText("t", sources, [("ein",), ("",), ("ein",)], features=True)
+    keys = replace(KEYS, scores=("exact_match",), moved_by="exact_match")
+    systems = [System(name, ["ein", "", name]) for name in ("zwei", "ein")]
+    values = compare_systems(text, systems, keys, RAW).to_json()
+    assert values["sentences"] == 2
+    [exact] = values["metrics"]
+    assert [system["score"] for system in exact["systems"]] == [50.0, 100.0]
+    lengths = [(b["label"], b["sentences"]) for b in values["by_length"]["buckets"]]
+    assert lengths == [("0-2", 1), ("3", 1)]
+    assert values["moved"][0]["most_better"][0]["line"] == 3
 
 
 def test_words_are_counted_as_by_hand() -> None:

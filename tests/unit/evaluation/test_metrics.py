@@ -56,6 +56,16 @@ def test_what_cannot_be_scored_is_an_input_error() -> None:
         MetricsConfig(tokenize="14a", lowercase=False)
 
 
+def test_blank_lines_between_documents_do_not_count() -> None:
+    hypotheses, references = ["a", "", ""], [("b",), ("",), ("",)]
+    [known] = score(hypotheses, references, ("exact_match",), config=RAW, sources=["x", "", "y"])
+    assert known.value == 50.0  # a source whose right output is blank counts
+    [unknown] = score(hypotheses, references, ("exact_match",), config=RAW)
+    assert unknown.value == pytest.approx(200 / 3)
+    [blank] = score(["", ""], ["", ""], ("exact_match",), config=RAW, sources=["", " "])
+    assert blank.value == 100.0
+
+
 def test_term_accuracy_is_the_percentage_of_terms_that_occur_as_words() -> None:
     hypotheses = ["Der Hund läuft.", "Die Hunde laufen.", "Nichts."]
     terms = [("Hund", "Katze"), ("Hund", "laufen"), ()]

@@ -108,6 +108,15 @@ def test_tags_of_a_source_and_all_references_stay() -> None:
     assert [(one.loss or 0) > 0 for one in report.disturbances] == [False, True]
 
 
+def test_numbers_change_in_the_references_that_have_those_of_the_source() -> None:
+    texts = [("2 dogs", ("zwei Hunde", "2 Hunde")), ("2 cats", ("2 Katzen", "zwei Katzen"))]
+    test = StressTest(Fake(str.upper), Detector(Thresholds()), texts, MetricsConfig(), "chrf")
+    dogs, cats = (test._disturbed(DISTURBANCES["numbers"], [index]) for index in (0, 1))
+    assert dogs == texts[0]
+    source, references = cats
+    assert source != "2 cats" and references == (source.replace("cats", "Katzen"),)
+
+
 def test_texts_of_different_tags_are_not_joined() -> None:
     texts = [
         (TaggedText(f"text {n} .", SourceTags(target=code)), (f"{code} {n} .",))

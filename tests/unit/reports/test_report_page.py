@@ -39,7 +39,12 @@ def test_a_chart_has_every_point_between_its_axes() -> None:
 
 
 def test_a_distribution_adds_up_and_a_bar_stays_in_its_cell() -> None:
-    assert sum(share for _, share in distribution([0, 3, 5, *[1] * 300])) == pytest.approx(100)
+    counts = [0, 3, 5, *[1] * 300]
+    shares = distribution(counts, len(counts))
+    width = shares[1][0] - shares[0][0]
+    assert sum(share * width for _, share in shares) == pytest.approx(100)
+    # The other side of a chart has the same bins, so that equal lengths have equal heights.
+    assert distribution(counts[:100], len(counts))[0][0] == shares[0][0]
     assert 'width="0.0"' in bar(-3, 10)
     assert 'width="0.0"' in bar(None, 0)
     assert 'width="100.0"' in bar(99, 10)

@@ -40,6 +40,7 @@ def test_flags_are_shown_and_saved_beside_the_hypotheses(tmp_path: Path) -> None
         ("empty", "copy", "numbers", "low_confidence"),
         [("copy",), ("empty", "low_confidence"), ("copy",)],
         [(), ("copy",), ()],
+        3,
     )
     save_report(tmp_path, "test", SCORES, HYPOTHESES, failures)
     saved = json.loads((tmp_path / "failures.json").read_text())
@@ -51,7 +52,7 @@ def test_flags_are_shown_and_saved_beside_the_hypotheses(tmp_path: Path) -> None
         ["copy", "2", "1", "1", "3"],
         ["low_confidence", "1", "-", "2"],
     ]
-    none = Failures(("empty",), [()] * 3, [()] * 3)
+    none = Failures(("empty",), [()] * 3, [()] * 3, 3)
     assert str(failures_table(none)) == "failures: none of 3 outputs has a flag"
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from transformer.decoding.document_translator import DocumentTranslator
 from transformer.decoding.translator import Translation, Translator
+from transformer.evaluation.metrics import scored_lines
 from transformer.quality.failures.flags import FLAGS, Detector, Output, units
 
 # An output is detached from its source if so many different sources have it, and it has so many
@@ -24,6 +25,8 @@ class Failures:
     names: tuple[str, ...]
     hypotheses: Sequence[SentenceFlags]
     references: Sequence[SentenceFlags]
+    sentences: int
+    """How many there are, without the blank lines between documents."""
 
     def lines(self, flag: str) -> list[int]:
         """Indices of the outputs with a flag, from 0."""
@@ -37,7 +40,7 @@ class Failures:
 
     def rates(self) -> dict[str, float]:
         """Percent of the outputs by flag, then of references for those flags that they have."""
-        total = max(1, len(self.hypotheses))
+        total = max(1, self.sentences)
         rates = {flag: 100 * len(self.lines(flag)) / total for flag in self.names}
         counts = ((f"{flag}_reference", self.reference_count(flag)) for flag in self.names)
         return rates | {name: 100 * count / total for name, count in counts if count}
@@ -51,7 +54,7 @@ class Failures:
                 "reference": self.reference_count(flag),
                 "lines": lines,
             }
-        return {"sentences": len(self.hypotheses), "flags": flags}
+        return {"sentences": self.sentences, "flags": flags}
 
 
 def find_failures(
@@ -65,7 +68,9 @@ def find_failures(
     first = [texts[0] for texts in references]
     if reference_flags is None:
         reference_flags = _flag_all(detector, sources, list(map(Output, first)), None)
-    return Failures(detector.names, _flag_all(detector, sources, outputs, first), reference_flags)
+    hypothesis_flags = _flag_all(detector, sources, outputs, first)
+    sentences = len(scored_lines(sources, references))
+    return Failures(detector.names, hypothesis_flags, reference_flags, sentences)
 
 
 def _flag_all(

@@ -110,10 +110,13 @@ def bar(value: Number | None, most: Number, color: int = 0) -> Markup:
     ).format(color, width)
 
 
-def distribution(counts: Sequence[int], bins: int = 40) -> list[Point]:
-    """Percent of the pairs by length in equal bins, from the number of pairs of each length."""
-    width = math.ceil(len(counts) / bins)
-    total = sum(counts) or 1
+def distribution(counts: Sequence[int], longest: int, bins: int = 40) -> list[Point]:
+    """Percent of the pairs of a length, from the number of pairs of each; the mean of a bin.
+
+    Curves of one chart have the same bins, by the ``longest`` of their counts.
+    """
+    width = math.ceil(longest / bins)
+    total = (sum(counts) or 1) * width
     starts = range(0, len(counts) + width, width)
     return [(a + (width - 1) / 2, 100 * sum(counts[a : a + width]) / total) for a in starts]
 

@@ -47,13 +47,14 @@ def report_page(values: Values) -> str:
     alone = values["runs"][0] if len(values["runs"]) == 1 else None
     lengths = alone and (alone["lengths"] or {}).get("train")
     page = _environment().get_template("report.html")
+    longest = max(map(len, lengths or ()), default=0)
     lines = [
-        Line(name, distribution(counts), color)
+        Line(name, distribution(counts, longest), color)
         for color, (name, counts) in enumerate(
             zip(("source", "target"), lengths or (), strict=False)
         )
     ]
-    unit = "% of pairs, by tokens"
+    unit = "% of pairs with so many tokens"
     return page.render(
         **values,
         alone=alone,

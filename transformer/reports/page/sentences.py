@@ -39,9 +39,10 @@ def sentence_rows(
         texts = [("", "ins", output), ("", "del", reference)]
         texts += [("", "del", [(escaped(alternative), False)]) for alternative in alternatives]
         flagged = [flag for flag, lines in flags.items() if at in lines]
-        return _row(at + 1, scores[at], text.sources[at], texts, flagged)
+        source = text.sources[at]
+        return _row(at + 1, scores[at], source, text.words(source), texts, flagged)
 
-    order = sorted(range(len(scores)), key=scores.__getitem__, reverse=falling)
+    order = sorted(text.scored, key=scores.__getitem__, reverse=falling)
     sample = [row(at) for at in order[:: len(order) // 100 + 1]]
     limit = max(2, int(len(sample) * _room(sample, files)))
     if limit < len(order):
@@ -57,7 +58,7 @@ def moved_rows(comparison: Comparison, *, files: bool = False) -> list[Row]:
     """
     names = letters(len(comparison.systems))[1:]
     groups = [
-        [_moved(sentence, movement.by, name, direction) for sentence in sentences]
+        [_moved(comparison, sentence, movement.by, name, direction) for sentence in sentences]
         for name, movement in zip(names, comparison.movements, strict=True)
         for direction, sentences in (
             ("better", movement.most_better),
@@ -76,15 +77,20 @@ def _room(rows: Sequence[Row], files: bool) -> float:
     return _BYTES / (len(escape("".join(texts)).encode()) + marked + _MARKUP * len(rows) or 1)
 
 
-def _moved(sentence: MovedSentence, by: str, letter: str, direction: str) -> Row:
+def _moved(
+    comparison: Comparison, sentence: MovedSentence, by: str, letter: str, direction: str
+) -> Row:
     base, other = _differences(*sentence.hypotheses)
     reference = [(escaped(sentence.reference), False)]
     texts = [("A", "del", base), (letter, "ins", other), ("reference", "del", reference)]
-    return _row(sentence.line, sentence.change(by), sentence.source, texts, [direction])
+    words = comparison.text.words(sentence.source)
+    return _row(sentence.line, sentence.change(by), sentence.source, words, texts, [direction])
 
 
-def _row(line: int, score: float, source: str, texts: list[Any], flags: list[str]) -> Row:
-    about = {"line": line, "score": round(score, 1), "length": len(source.split())}
+def _row(
+    line: int, score: float, source: str, words: int, texts: list[Any], flags: list[str]
+) -> Row:
+    about = {"line": line, "score": round(score, 1), "length": words}
     return {**about, "source": escaped(source), "media": None, "texts": texts, "flags": flags}
 
 
