@@ -135,7 +135,10 @@ class Distill(Recipe):
         if not criterion:
             return [source, *add("translate", keys, [name])]
         keys |= {"decoding.nbest": self.interpolation, "format": "json"}
-        settings = ["decoding=beam", override("decoding.beam_size", self.interpolation)]
+        # The rest of the search is that of the validation of the teachers.
+        settings = [override("decoding.beam_size", self.interpolation)]
+        if not plan.searches_beam(teachers[0]):
+            settings.insert(0, "decoding=beam")
         if "decoding" in map(override_key, plan.extras.get("translate", ())):
             settings = []  # a search chosen by the user sets its own width
         [nbest] = add("translate", keys, [f"{name}.jsonl"], settings)

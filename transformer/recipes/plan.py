@@ -23,6 +23,7 @@ from transformer.data.corpora.resolve import as_files
 from transformer.data.text.parallel import file_format
 from transformer.recipes.overrides import merged, override
 from transformer.settings.data import DataConfig, check_unused_keys, unused_keys
+from transformer.settings.metrics import MetricsConfig
 from transformer.settings.run import RunConfig
 from transformer.tasks.registry import make_task
 
@@ -254,8 +255,9 @@ class Plan:
         return best
 
     @property
-    def swapped_tokenizer(self) -> tuple[str, ...]:
-        """Arguments of a training in the other direction: each language keeps its vocabulary."""
+    def swapped(self) -> tuple[str, ...]:
+        """Arguments of a training in the other direction: each language keeps its vocabulary, and
+        the words of the target are no longer those of ``metrics.tokenize``."""
         tokenizer = self.config.tokenizer
         values: dict[str, Any] = {}
         if tokenizer.source != tokenizer.target:
@@ -268,6 +270,8 @@ class Plan:
             # Only a source has features: the reverse model writes them as text.
             values["tokenizer.features"] = None
             values["data.features"] = None
+        if self.config.metrics.tokenize != MetricsConfig.tokenize:
+            values["metrics.tokenize"] = MetricsConfig.tokenize
         return tuple(starmap(override, values.items()))
 
     def evaluate(self, models: Sequence[Path], text: CorpusFiles, kind: str = "evaluate") -> None:
@@ -284,14 +288,18 @@ class Plan:
         checkpoint = find_checkpoint(Path(name))
         config = portable_part(read_payload(checkpoint, tensors=False)).config
         self._runs[checkpoint] = config
-        data = config.data
-        many_directions = data.corpora is not None or data.target_tag
-        if not many_directions and (data.source, data.target) != (text.source, text.target):
+        learned = config.data.language_pairs
+        if (text.source, text.target) not in learned and not config.data.target_tag:
+            directions = ", ".join(f"{source} to {target}" for source, target in sorted(learned))
             raise InputError(
-                f"{key}: {name} translates {data.source} to {data.target}, and "
+                f"{key}: {name} translates {directions}, and "
                 f"{text.source} to {text.target} is wanted; give another"
             )
         return checkpoint
+
+    def searches_beam(self, checkpoint: Path) -> bool:
+        """Whether a run of the plan validates by beam search, or greedily, a beam of one."""
+        return self._runs[checkpoint].decoding.algorithm in ("beam", "greedy")
 
     def add(
         self,
@@ -348,7 +356,9 @@ class Plan:
             config = self.compose("train", stage.arguments, None)
         _check_corpus(config, stage.keys)
         _check_run(config)
-        return stage, config
+        named = (given_path(name) for name in dict.fromkeys(config.tokenizer.files) if name)
+        files = [path for path in named if path.is_file()]  # a missing one stops the training
+        return replace(stage, reads=(*stage.reads, *files)), config
 
     def _checked_use(self, kind: str, stage: Stage) -> Stage:
         """A checked stage that only reads models; those that this recipe trains are trusted."""
@@ -432,6 +442,12 @@ def _paths_in(value: Any) -> Iterator[Path]:
 
 def _files_read(verb: str, config: Any) -> Iterator[Path]:
     """The files that only the arguments of the user name."""
+    if verb == "translate" and config.glossary is not None:
+        yield given_path(config.glossary)
+    if verb in ("translate", "evaluate"):
+        shortlist = dict(config.decoding or {}).get("shortlist")
+        if shortlist not in (None, "auto"):
+            yield given_path(shortlist)
     if verb == "evaluate":
         for file in (config.terms, config.alignment):
             if isinstance(file, Path):

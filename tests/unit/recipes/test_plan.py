@@ -203,6 +203,60 @@ def test_every_stage_of_any_experiment_is_checked_before_the_first(
     )
 
 
+def test_teachers_write_candidates_by_the_search_of_their_validation(
+    base: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    write_checkpoint(tmp_path / "teacher", "src", "tgt")
+    call = ["recipe=distill", *base, "output=r", "interpolation=2"]
+    call += [f"teachers=[{tmp_path}/teacher]"]
+
+    def translating() -> list[str]:
+        [found] = [args for args in plan(call, capsys).values() if args[0] == "translate"]
+        return found
+
+    translate = translating()
+    assert {"decoding.beam_size=2", "decoding.nbest=2"} <= {*translate}
+    assert "decoding=beam" not in translate
+    payload = torch.load(tmp_path / "teacher" / "checkpoints" / "best.ckpt", weights_only=True)
+    payload[PORTABLE]["config"]["decoding"] |= {"algorithm": "sampling", "beam_size": 1}
+    torch.save(payload, tmp_path / "teacher" / "checkpoints" / "best.ckpt")
+    assert "decoding=beam" in translating()
+
+
+def test_a_model_of_several_corpora_has_their_directions_alone(
+    base: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    write_checkpoint(tmp_path / "forward", "src", "tgt")
+    file = tmp_path / "forward" / "checkpoints" / "best.ckpt"
+    payload = torch.load(file, weights_only=True)
+    corpora = {"bitext": {"train": ["a", "b"]}, "synthetic": {"train": ["c", "d"]}}
+    payload[PORTABLE]["config"]["data"]["corpora"] = corpora
+    torch.save(payload, file)
+    (tmp_path / "mono").write_text("alpha\n")
+    call = ["recipe=backtranslate", *base, f"monolingual={tmp_path}/mono", "output=r"]
+    message = refused([*call, f"reverse={tmp_path}/forward"], capsys)
+    assert "translates src to tgt, and tgt to src is wanted" in message
+    # The reverse model has the words of the other language.
+    reverse = plan([*call, "metrics.tokenize=zh"], capsys)["02_reverse"]
+    assert run_settings(compose_config("train", reverse[1:])).metrics.tokenize == "13a"
+
+
+def test_a_stage_reads_every_file_that_changes_what_it_writes(
+    base: list[str], tmp_path: Path
+) -> None:
+    files = [tmp_path / name for name in ("terms.tsv", "short.npz", "own.model")]
+    for file in files:
+        file.touch()
+    terms, shortlist, model = map(str, files)
+    settings = {"translate": [f"glossary={terms}", f"decoding.shortlist={shortlist}"]}
+    learned = [argument for argument in base if "vocab_size" not in argument]
+    run = [*learned, "tokenizer=sentencepiece", f"tokenizer.file={model}"]
+    planned = plan_recipe(Distill(text="distilled"), tmp_path / "r", run, settings)
+    inputs = {stage.verb: {*stage.inputs} for stage in planned.stages}
+    assert {*files[:2]} <= inputs["translate"]
+    assert files[2] in inputs["train"]
+
+
 @pytest.mark.thorough
 def test_a_reverse_model_chooses_if_there_is_no_reference(
     base: list[str], tmp_path: Path, capsys: Capture
