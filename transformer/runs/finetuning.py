@@ -24,7 +24,7 @@ from transformer.data.corpora.resolve import config_tags
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import Tokenizer, settings_of_state
 from transformer.interchange.translators import fetched
-from transformer.runs.resume import different_fields, other_weights, weight_keys
+from transformer.runs.resume import PATTERN_KEYS, different_fields, other_weights, weight_keys
 from transformer.settings.model import LEARNING_KEYS
 from transformer.settings.run import RunConfig, changed_config
 from transformer.settings.sources import TRAINING_ONLY
@@ -168,7 +168,7 @@ def settings_of_initial(
     }
     keys |= {
         f"model.{key}": getattr(model, key)
-        for key in weight_keys(model)
+        for key in (*weight_keys(model), *PATTERN_KEYS)
         if key not in LEARNING_KEYS
     }
     if tags.both_sides:

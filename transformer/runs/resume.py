@@ -32,25 +32,30 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
+PATTERN_KEYS = (
+    "decoder_pattern",
+    "global_tokens",
+    "pattern",
+    "pattern_seed",
+    "random_block_size",
+    "random_blocks",
+    "window",
+)
+"""Settings of a model that decide which positions attend to which: no weights, but its outputs."""
+
 _WITHOUT_WEIGHTS = frozenset(
     {
         *OF_THE_TEXT,
+        *PATTERN_KEYS,
         "activation_dropout",
         "attention",
         "attention_dropout",
-        "decoder_pattern",
         "dropout",
-        "global_tokens",
         "layer_drop",
         "max_length",
-        "pattern",
-        "pattern_seed",
-        "random_block_size",
-        "random_blocks",
         "sdpa_backend",
         "source_token_dropout",
         "target_token_dropout",
-        "window",
     }
 )
 """Settings of a model that do not change its weights; the tokenizer has the sizes."""

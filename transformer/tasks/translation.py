@@ -66,9 +66,10 @@ class TranslationModule(UpdateModule):
 
     @classmethod
     def build_model(cls, config: RunConfig, tokenizer: Tokenizer) -> Transformer:
-        if not tokenizer.same_ids and config.model.tie_embeddings == "all":
+        tied = config.model.tie_embeddings
+        if not tokenizer.same_ids and tied in ("all", "inputs"):
             raise InputError(
-                "model.tie_embeddings=all needs one vocabulary for both sides; "
+                f"model.tie_embeddings={tied} needs one vocabulary for both sides; "
                 "set tokenizer.joint=true or model.tie_embeddings=decoder"
             )
         sized = config.model.sized(tokenizer.source_vocab_size, tokenizer.target_vocab_size)

@@ -49,6 +49,14 @@ class OwnFeedForward(FeedForward):
         return -super().forward(hidden)
 
 
+class ZeroBranch(FeedForward):
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self.gate = nn.Linear(1, 1)
+        nn.init.constant_(self.gate.weight, 0.0)
+        nn.init.constant_(self.gate.bias, 0.5)
+
+
 VALUES: dict[str, Sequence[Any]] = {
     # Options of words are all tried, as their annotations list them; the others by some values.
     **dict.fromkeys(("source_vocab_size", "target_vocab_size"), (24, 25)),
@@ -236,3 +244,13 @@ def test_every_word_for_a_kernel_is_another_kernel(field: str) -> None:
 def test_a_translator_needs_a_decoder() -> None:
     with pytest.raises(InputError, match=r"model\.decoder_layers=0 leaves no decoder; set at"):
         tiny_transformer(decoder_layers=0)
+
+
+def test_layers_of_a_users_own_module_keep_their_initial_weights() -> None:
+    model = build_transformer(tiny_config(feed_forward=f"{__name__}:ZeroBranch"))
+    branches = [module for module in model.modules() if isinstance(module, ZeroBranch)]
+    assert len(branches) == 4
+    for branch in branches:
+        assert (branch.gate.weight.item(), branch.gate.bias.item()) == (0.0, 0.5)
+        # Its layers of ours are drawn as all are.
+        assert branch.outer.bias is not None and not branch.outer.bias.any()

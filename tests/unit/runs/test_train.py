@@ -33,8 +33,10 @@ def payload_of(config: RunConfig) -> dict[str, Any]:
 
 def test_two_vocabularies_of_one_size_cannot_share_an_embedding(tmp_path: Path) -> None:
     tokenizer = Mock(spec=Tokenizer, same_ids=False, source_vocab_size=9, target_vocab_size=9)
-    with pytest.raises(InputError, match="needs one vocabulary"):
-        TranslationModule.build_model(composed([], tmp_path), tokenizer)
+    for tied in ("all", "inputs"):
+        config = composed([f"model.tie_embeddings={tied}"], tmp_path)
+        with pytest.raises(InputError, match=f"tie_embeddings={tied} needs one vocabulary"):
+            TranslationModule.build_model(config, tokenizer)
     apart = composed(["model.tie_embeddings=decoder"], tmp_path)
     model = TranslationModule.build_model(apart, tokenizer)
     assert model.config.tie_embeddings == "decoder"

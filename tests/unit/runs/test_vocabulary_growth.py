@@ -155,6 +155,13 @@ def test_a_run_takes_the_features_of_a_checkpoint(
     assert "tokenizer.features holds ${…}" in capsys.readouterr().err
 
 
+def test_a_run_attends_as_the_checkpoint_does(tmp_path: Path) -> None:
+    file = tmp_path / "run.ckpt"
+    write_checkpoint(file, tiny_tokenizer(), pattern="sliding", window=1)
+    model = finetuned_config(RunConfig(), file).model
+    assert (model.pattern, model.window) == ("sliding", 1)
+
+
 def test_features_of_the_new_text_are_not_replaced(tmp_path: Path) -> None:
     tokens = tokenizer_config(algorithm="char", vocab_size=None, features="\t")
     file = tmp_path / "run.ckpt"

@@ -166,17 +166,22 @@ class DenoisingData(MonolingualData):
         return self._noisy("validation")
 
     def noisy(self, split: str) -> Sequence[tuple[Row, Row]]:
-        """Return source and target of the texts of a split that are neither empty nor too long."""
-        dataset = self._noisy(split)
+        """Return source and target of the texts of a split that are not empty, of any length."""
+        dataset = self._noisy(split, scored=True)
         return dataset.rows(BatchKey(0, np.arange(len(dataset.lengths()[0]))))
 
-    def _noisy(self, split: str) -> DenoisingDataset:
+    def _noisy(self, split: str, *, scored: bool = False) -> DenoisingDataset:
         corpus = EncodedCorpus(self._encoded_path(split))
+        tokenizer = self.tokenizer if split == "train" else self.tokenizer.with_sampling(0.0)
         if split == "train":
-            tokenizer = self.tokenizer
             pairs = np.arange(len(corpus), dtype=np.int32)
+        elif scored:
+            [*_, lengths] = corpus.sides_lengths()
+            self._check_positions(lengths.tolist(), lambda index: f"{split}, text {index + 1}")
+            pairs = np.flatnonzero(lengths).astype(np.int32)
+            if not len(pairs):
+                raise InputError(f"{split}: all texts are empty; give another")
         else:
-            tokenizer = self.tokenizer.with_sampling(0.0)
             file = self._split(split).location
             pairs = self._usable(split, file, "texts", corpus.sides_lengths())
         noise = Noise.from_tokenizer(self._data.denoising, tokenizer)

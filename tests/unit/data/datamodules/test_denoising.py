@@ -143,6 +143,14 @@ def test_noise_is_a_function_of_seed_and_epoch(tmp_path: Path) -> None:
     assert all(b.positions <= 2 * 96 for b in first_epoch(one))
 
 
+def test_all_texts_are_scored_whatever_the_budget(tmp_path: Path) -> None:
+    short = data(tmp_path, max_length=3, batch_tokens=8, max_left_out=1.0)
+    short.prepare_data()
+    noisy = short.noisy("validation")
+    assert [*map(repr, noisy)] == [*map(repr, data(tmp_path).noisy("validation"))]
+    assert max(len(source) for source, _ in noisy) > 7
+
+
 def test_a_vocabulary_without_sentinels_is_refused(tmp_path: Path) -> None:
     plain = tiny_tokenizer()
     with pytest.raises(InputError, match=r"set tokenizer.sentinels=100 tokenizer.joint=true"):
