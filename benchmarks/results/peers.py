@@ -9,8 +9,8 @@ is; the others have its subwords, layers, widths, tokens of a batch, updates and
 settings of their own (marian_training.py and eole_training.py in benchmarks/support), which
 ``--set`` changes. Validation chooses each checkpoint by BLEU of a beam of five; the test set is
 translated once. Minutes are those of training, validations and test, with one thread: the others in
-float32, ours as the experiment says. A seed of ours that results.py has trained is taken from there:
-it is the same command.
+float32, ours as the experiment says. A seed of ours that results.py has trained is not trained
+again: it is the same command.
 
 Eole has an environment of its own: python3 -m venv E; E/bin/pip install eole. Each run is a line of
 peers.jsonl beside this file. A run with a line is not repeated; a training that was stopped goes
@@ -209,9 +209,10 @@ def main() -> None:
     arguments = parse()
     run = (*RUN, f"data.root={arguments.data.resolve()}")
     if "ours" in arguments.only:
+        known = {run.seed for run in RECORDS.read() if run.name == "ours"}
         trained = [run for run in results.RECORDS.read() if run.name == SAME_RUN]
-        wanted = [of_results(run) for run in trained if run.seed in arguments.seeds]
-        publish(PAGE, "peers", RECORDS, wanted, table)
+        new = [run for run in trained if run.seed in {*arguments.seeds} - known]
+        publish(PAGE, "peers", RECORDS, map(of_results, new), table)
     recorded = {(record.name, record.changed, record.seed) for record in RECORDS.read()}
     runs = {}
     for seed in arguments.seeds:

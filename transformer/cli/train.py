@@ -116,12 +116,15 @@ def _fetch_initial(config: DictConfig) -> None:
 
 def _take_initial_settings(config: DictConfig, keys: Collection[str], *, trusted: bool) -> None:
     """Take model and vocabulary from the checkpoint, except for ``keys`` of the command."""
-    from transformer.runs.finetuning import settings_of_initial
+    from transformer.runs.finetuning import has_pattern, settings_of_initial
 
     path = given_path(str(config.finetune_from))
     if config.checkpoint == AUTO and not path.exists():
         return  # a run resumes without its initial weights
-    for key, value in settings_of_initial(path, config.task, keys, trusted=trusted).items():
+    settings = settings_of_initial(
+        path, config.task, keys, trusted=trusted, patterns=not has_pattern(config.model)
+    )
+    for key, value in settings.items():
         group, _, _ = key.partition(".")
         if key in keys or (group != "data" and group in keys):
             continue

@@ -1,6 +1,8 @@
 """What ``evaluate``, ``compare``, ``stress`` and ``tune`` share: text, task and metrics."""
 
+import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from transformer.common.own_code import import_code
 from transformer.data.corpora.evaluation_text import read_texts, run_split
 from transformer.data.corpora.resolve import AnySplit
 from transformer.data.corpora.split import Split
+from transformer.data.text.lines import read_lines
 from transformer.data.text.parallel import Corpus, Referenced, file_format
 from transformer.settings.data import DataConfig
 from transformer.settings.evaluation import ScoredTextKeys, ScoringKeys
@@ -51,7 +54,7 @@ def own_text(keys: ScoredTextKeys, run: RunConfig | None = None) -> Split | None
     reference = keys.reference
     if reference is None and source is not None and file_format(source) != "plain":
         data = DataConfig(source="source", target="target") if run is None else run.data
-        document_key = data.document_key if file_format(source) == "jsonl" else None
+        document_key = _document_key(source, data)
         corpus = Corpus.of(source, data.source, data.target, document_key, data.max_line)
         corpus = replace(
             corpus, features=data.features is not None, source_files=data.source_kind != "text"
@@ -68,6 +71,18 @@ def own_text(keys: ScoredTextKeys, run: RunConfig | None = None) -> Split | None
     corpus = Corpus.of([source, *references], "source", "reference")
     reads_files = run is not None and run.data.source_kind != "text"
     return Split(replace(corpus, source_files=reads_files))
+
+
+def _document_key(source: Path, data: DataConfig) -> str | None:
+    """That of the run, if the first row has it: the sentences of a file may be of no document."""
+    if data.document_key is None or file_format(source) != "jsonl":
+        return None
+    first = next(read_lines(source), "")
+    with suppress(ValueError):  # which reading the file reports
+        row = json.loads(first)
+        if isinstance(row, dict) and data.document_key in row:
+            return data.document_key
+    return None
 
 
 def scored_split(keys: ScoredTextKeys, run: RunConfig, checkpoint: object) -> AnySplit:

@@ -274,7 +274,7 @@ def load_line_translator(
     if config.engine == "ctranslate2" and is_ctranslate2(path) and looks:
         raise InputError(f"{'alignment' if config.alignment else 'attention'}= {needs_run(path)}")
     translator, trained = load_translator(config, loaded=loaded)
-    translator = _timed(config, translator, processes)
+    translator = _with_times(config, translator, processes)
     for key in ("alignment", "glossary", "flags", "on_failure"):
         if getattr(config, key):
             translator.tokenizer.require_text(f"{key}=")
@@ -305,8 +305,8 @@ def load_line_translator(
     return LineTranslator(config, DocumentTranslator(translator), trained.data)
 
 
-def _timed(config: TranslateConfig, translator: Translator, processes: int) -> Translator:
-    """The translator with times if they are asked for; one of subtitles has one sound."""
+def _with_times(config: TranslateConfig, translator: Translator, processes: int) -> Translator:
+    """The translator with times, if they are asked for; InputError for subtitles that it lacks."""
     if config.has_subtitles:
         translator.tokenizer.require_sound(f"format={config.format}")
         if processes > 1:

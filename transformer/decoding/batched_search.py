@@ -148,7 +148,7 @@ class ModelSearcher:
         if tagged or any(segment.constraints for segment in segments):
             compiled = self._compiler.compile(
                 [segment.constraints for segment in segments],
-                max_subwords(self.model),
+                max_subwords(self.model) - (len(speech.prompts[0]) if speech else 0),
                 next(self.model.parameters()).device,
                 [segment.target_tags for segment in segments] if tagged else (),
             )

@@ -40,13 +40,8 @@ class ComparedText:
     features: bool = False
     """Whether features follow a source, after a tab."""
 
-    @property
-    def scored(self) -> list[int]:
-        """Indices of its sentences, without the blank lines between documents."""
-        return scored_lines(self.sources, self.references)
-
-    def words(self, source: str) -> int:
-        """How many a source has."""
+    def word_count(self, source: str) -> int:
+        """The words of a source, without its features."""
         text = source.partition("\t")[0] if self.features else source
         return len(text.split())
 
@@ -162,6 +157,8 @@ class Comparison:
     movements: Sequence[Movement]
     base: SentenceScores
     """Each sentence of the base; without other systems only by the metric that ranks them."""
+    lines: Sequence[int]
+    """Indices of the sentences; the blank lines between documents are none."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; hypotheses only of the sentences in ``movements``."""
@@ -181,7 +178,7 @@ class Comparison:
         return {
             "text": self.text.name,
             "chosen": self.chosen,
-            "sentences": len(self.text.scored),
+            "sentences": len(self.lines),
             "systems": [{"name": system.name, **system.about} for system in self.systems],
             "metrics": [asdict(metric) for metric in self.metrics],
             "by_length": lengths,
@@ -226,7 +223,7 @@ def compare_systems(
     sources = text.sources
     references = text.references
     names = keys.names(metrics)
-    lines = text.scored
+    lines = scored_lines(sources, references, *hypotheses)
     scored = [[system[line] for line in lines] for system in hypotheses]
     scored_references = [references[line] for line in lines]
     scored_sources = [sources[line] for line in lines]
@@ -239,7 +236,7 @@ def compare_systems(
     )
     chosen = build_metric(keys.chosen(metrics), metrics)
     by_length = scores_by_length(
-        scored_sources, scored, scored_references, chosen, keys.lengths, text.words
+        scored_sources, scored, scored_references, chosen, keys.lengths, text.word_count
     )
     by_frequency = None
     if training is not None:
@@ -258,9 +255,7 @@ def compare_systems(
         for lines in hypotheses
     )
     movements = [
-        movement(
-            sources, references, base, system, by=by, better=metrics.better(by), limit=keys.moved
-        )
+        movement(text, base, system, lines, by=by, better=metrics.better(by), limit=keys.moved)
         for system in compared
     ]
     return Comparison(
@@ -277,6 +272,7 @@ def compare_systems(
         by_frequency=by_frequency,
         movements=movements,
         base=base,
+        lines=lines,
     )
 
 
@@ -293,12 +289,12 @@ def scores_by_length(
     references: Sequence[Sequence[str]],
     metric: Metric,
     edges: Sequence[int],
-    words: Callable[[str], int],
+    word_count: Callable[[str], int],
 ) -> list[LengthBucket]:
-    """Corpus score by source ``words``; ``edges`` are the first lengths of later buckets."""
+    """Corpus score by source words; ``edges`` are the first lengths of later buckets."""
     indices: dict[int, list[int]] = {}
     for line, source in enumerate(sources):
-        indices.setdefault(bisect_right(edges, words(source)), []).append(line)
+        indices.setdefault(bisect_right(edges, word_count(source)), []).append(line)
     labels = bucket_labels(edges)
     buckets = []
     for bucket, lines in sorted(indices.items()):
@@ -388,24 +384,24 @@ def _match(matched: int, total: int, written: int) -> WordMatch:
 
 
 def movement(
-    sources: Sequence[str],
-    references: Sequence[str | Sequence[str]],
+    text: ComparedText,
     base: SentenceScores,
     system: SentenceScores,
+    lines: Sequence[int],
     *,
     by: str,
     better: Better,
     limit: int,
 ) -> Movement:
-    """Rank the sentences by the gain of a system over the base; at most ``limit`` each way."""
+    """Rank the sentences in these lines by the gain of a system over the base; at most ``limit``
+    each way."""
     moved = []
-    for line, source in enumerate(sources):
-        reference = references[line]
+    for line in lines:
         moved.append(
             MovedSentence(
                 line=line + 1,
-                source=source,
-                reference=reference if isinstance(reference, str) else " | ".join(reference),
+                source=text.sources[line],
+                reference=" | ".join(text.references[line]),
                 hypotheses=(base.hypotheses[line], system.hypotheses[line]),
                 scores={
                     name: (before[line], system.scores[name][line])

@@ -87,7 +87,7 @@ def score(
     """Score hypotheses against one or more references each, in the same order.
 
     ``metrics`` are names in ``METRICS``; None: the metrics of a test. Only GLEU and COMET read
-    sources; of known sources, blank ones without a reference do not count (`scored_lines`).
+    sources; with known sources, blank lines do not count (`scored_lines`).
     Raises InputError without hypotheses, or if the numbers of texts differ.
     """
     if not hypotheses or len(hypotheses) != len(references):
@@ -96,7 +96,7 @@ def score(
             "give one reference or more for each hypothesis, in the same order"
         )
     if sources is not None:
-        lines = scored_lines(sources, references)
+        lines = scored_lines(sources, references, hypotheses)
         hypotheses = [hypotheses[line] for line in lines]
         references = [references[line] for line in lines]
         sources = [sources[line] for line in lines]
@@ -145,16 +145,22 @@ def unspaced_warning(
     )
 
 
-def scored_lines(sources: Sequence[str], references: Sequence[str | Sequence[str]]) -> list[int]:
+def scored_lines(
+    sources: Sequence[str],
+    references: Sequence[str | Sequence[str]],
+    *hypotheses: Sequence[str],
+) -> list[int]:
     """Indices of the lines that are scored; all if there is none.
 
-    A blank source without a reference, as between documents, is no sentence: in a mean over
+    A line that is blank in all of them, as between documents, is no sentence: in a mean over
     sentences it would count as right.
     """
     lines = [
         index
-        for index, (source, texts) in enumerate(zip(sources, references, strict=True))
-        if source.strip() or any(map(str.strip, texts))
+        for index, (source, texts, *written) in enumerate(
+            zip(sources, references, *hypotheses, strict=True)
+        )
+        if any(map(str.strip, (source, *texts, *written)))
     ]
     return lines or list(range(len(sources)))
 

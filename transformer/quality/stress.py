@@ -198,8 +198,8 @@ class StressTest:
             for column in columns
         ]
         source = pairs[0][0]
-        # A pair may be left as it is because of its reference: then only what suits the source is a
-        # reference.
+        # A disturbance may leave a pair as it is because of its reference. Then the source decides:
+        # a reference that was changed with another source is not one of this source.
         references = tuple(
             reference if changed == source else column[0]
             for (changed, reference), column in zip(pairs, columns, strict=True)

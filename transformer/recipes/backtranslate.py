@@ -34,7 +34,7 @@ class Backtranslate(Recipe):
             )
         text = plan.text()
         if self.reverse is None:
-            settings = plan.swapped
+            settings = plan.reverse_arguments
             reverse = plan.train("reverse", text.swapped.alone, settings=settings)
         else:
             reverse = plan.existing("reverse", self.reverse, text.swapped)

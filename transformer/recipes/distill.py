@@ -137,7 +137,7 @@ class Distill(Recipe):
         keys |= {"decoding.nbest": self.interpolation, "format": "json"}
         # The rest of the search is that of the validation of the teachers.
         settings = [override("decoding.beam_size", self.interpolation)]
-        if not plan.searches_beam(teachers[0]):
+        if not plan.validates_by_beam(teachers[0]):
             settings.insert(0, "decoding=beam")
         if "decoding" in map(override_key, plan.extras.get("translate", ())):
             settings = []  # a search chosen by the user sets its own width

@@ -92,6 +92,10 @@ TEXT_KEYS = (
 """Keys of ``data.`` that the verb ``text`` needs."""
 
 
+_OF_ONE_LANGUAGE = ("zh", "ja-mecab", "ko-mecab")
+"""Values of ``metrics.tokenize`` that are for one language."""
+
+
 @dataclass(frozen=True)
 class Stage:
     """One command, with the files that it reads and writes.
@@ -255,9 +259,9 @@ class Plan:
         return best
 
     @property
-    def swapped(self) -> tuple[str, ...]:
+    def reverse_arguments(self) -> tuple[str, ...]:
         """Arguments of a training in the other direction: each language keeps its vocabulary, and
-        the words of the target are no longer those of ``metrics.tokenize``."""
+        ``metrics.tokenize`` of one language is not for the other."""
         tokenizer = self.config.tokenizer
         values: dict[str, Any] = {}
         if tokenizer.source != tokenizer.target:
@@ -270,7 +274,7 @@ class Plan:
             # Only a source has features: the reverse model writes them as text.
             values["tokenizer.features"] = None
             values["data.features"] = None
-        if self.config.metrics.tokenize != MetricsConfig.tokenize:
+        if self.config.metrics.tokenize in _OF_ONE_LANGUAGE:
             values["metrics.tokenize"] = MetricsConfig.tokenize
         return tuple(starmap(override, values.items()))
 
@@ -297,7 +301,7 @@ class Plan:
             )
         return checkpoint
 
-    def searches_beam(self, checkpoint: Path) -> bool:
+    def validates_by_beam(self, checkpoint: Path) -> bool:
         """Whether a run of the plan validates by beam search, or greedily, a beam of one."""
         return self._runs[checkpoint].decoding.algorithm in ("beam", "greedy")
 

@@ -57,7 +57,7 @@ def letters(count: int) -> list[str]:
 def _tables(comparison: Comparison) -> Iterator[_Table]:
     names = letters(len(comparison.systems))
     paths = list(zip(names, map(_described, comparison.systems), strict=True))
-    text = f"{comparison.text.name}, {len(comparison.text.scored)} sentences"
+    text = f"{comparison.text.name}, {len(comparison.lines)} sentences"
     yield _Table(text, ("system", "is"), paths, words=2)
     for metric in comparison.metrics:
         yield _tested(metric, names)

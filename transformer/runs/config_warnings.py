@@ -101,6 +101,20 @@ def warn_about_config(config: RunConfig) -> None:
             "all is stepped as by optimizer=adamw",
             config.model.lora_rank,
         )
+    weight = config.loss.consistency_weight
+    if config.loss.consistency == "none" and weight:
+        logger.warning(
+            "loss.consistency_weight=%g has no effect without a second pass; set loss=r_drop",
+            weight,
+        )
+    temperature = config.data.temperature
+    weighted = any(corpus.weight is not None for corpus in (config.data.corpora or {}).values())
+    if temperature is not None and (weighted or not config.data.corpora):
+        logger.warning(
+            "data.temperature=%g has no effect %s",
+            temperature,
+            "beside the weights of data.corpora" if weighted else "without data.corpora",
+        )
     on_cpu = config.trainer.accelerator == "cpu"
     precision = resolve_precision(config.trainer).precision
     narrow = precision == "bf16-mixed" or config.loss.bfloat16 is True

@@ -133,20 +133,23 @@ def grown(payload: dict[str, Any], tags: Tags, words: Sequence[str]) -> dict[str
 def finetuned_config(config: RunConfig, path: Path | str, *, trusted: bool = False) -> RunConfig:
     """The config of a run that begins with a checkpoint, and has its model and its vocabulary.
 
+    A ``config`` with an attention pattern keeps it; else it has that of the checkpoint.
     ``path`` may be a model of the Hub, ``hf://USER/MODEL``. Raises InputError if it cannot be read,
     or names code and is not trusted.
     """
     path = fetched(path)
-    shared = settings_of_initial(path, config.task, (), trusted=trusted)
+    patterns = not has_pattern(config.model)
+    shared = settings_of_initial(path, config.task, (), trusted=trusted, patterns=patterns)
     if config.data.features is not None:
         shared.pop("data.features", None)
     return changed_config(config, {**shared, "finetune_from": path})
 
 
 def settings_of_initial(
-    path: Path, task: str, given: Container[str], *, trusted: bool
+    path: Path, task: str, given: Container[str], *, trusted: bool, patterns: bool = True
 ) -> dict[str, Any]:
-    """The dotted keys and values that a run must share with the checkpoint it begins with.
+    """The dotted keys and values that a run must share with the checkpoint it begins with; of its
+    ``patterns``, which another may replace, if the run has none.
 
     Empty if the checkpoint is of another kind of task. Raises InputError if it cannot be read, or
     if an untrusted checkpoint names code in a key that is not ``given``.
@@ -168,7 +171,7 @@ def settings_of_initial(
     }
     keys |= {
         f"model.{key}": getattr(model, key)
-        for key in (*weight_keys(model), *PATTERN_KEYS)
+        for key in (*weight_keys(model), *(PATTERN_KEYS if patterns else ()))
         if key not in LEARNING_KEYS
     }
     if tags.both_sides:
@@ -187,6 +190,11 @@ def settings_of_initial(
     if tokenizer.features is not None:
         keys["data.features"] = tokenizer.features
     return keys
+
+
+def has_pattern(model: Any) -> bool:
+    """Whether the settings of a model, typed or not, have a sparse pattern."""
+    return model.pattern != "full" or model.decoder_pattern is not None
 
 
 _FREE_OF_TOKENIZER = ("sampling", "add", "sentinels")

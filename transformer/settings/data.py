@@ -151,12 +151,6 @@ class DataConfig(Settings, group="data"):
             )
         if not corpora and self.document_key is not None and self.documents is None:
             yield "data.document_key needs data.documents=N"
-        weighted = any(corpus.weight is not None for corpus in corpora.values())
-        if self.temperature is not None and (weighted or not corpora):
-            yield (
-                f"data.temperature={self.temperature} weights data.corpora by their sizes; "
-                + ("leave out their weights, or it" if weighted else "leave it out")
-            )
         unweighted = [name for name, corpus in corpora.items() if corpus.weight is None]
         if 0 < len(unweighted) < len(corpora):
             yield (

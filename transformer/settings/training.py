@@ -65,11 +65,6 @@ class LossConfig(Settings, group="loss"):
             value = str(self.bfloat16).lower()
             yield f"loss.bfloat16={value} needs the fused form; set loss.chunk=512"
         if self.consistency == "none":
-            if self.consistency_weight:
-                yield (
-                    f"loss.consistency_weight={self.consistency_weight} needs a second pass; set "
-                    "loss=r_drop, or loss.consistency_weight=0"
-                )
             return
         if not self.consistency_weight:
             yield f"loss.consistency={self.consistency} needs loss.consistency_weight above 0"

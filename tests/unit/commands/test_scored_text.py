@@ -77,6 +77,8 @@ def test_a_file_of_both_sides_is_read_as_training_reads_it(tmp_path: Path) -> No
     split = own_text(ScoredTextKeys(source=documents), in_documents)
     assert split is not None
     assert [source for source, _ in pairs_to_score(split)] == ["a", "b", "", "c"]
+    split = own_text(ScoredTextKeys(source=file), in_documents)
+    assert split is not None and len(pairs_to_score(split)) == 2
     with pytest.raises(InputError, match="or one TSV, JSONL or Parquet file of both"):
         own_text(ScoredTextKeys(source=tmp_path / "plain"), run)
 

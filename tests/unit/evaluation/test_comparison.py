@@ -90,7 +90,9 @@ def test_each_sentence_is_in_the_bucket_of_its_source() -> None:
     lines = ["ein Hund und ein Ball", "zwei", "drei Vögel im Garten", "", "vier Äpfel da nun"]
     wrong = [line.upper() for line in lines]
     references = [(line,) for line in lines]
-    found = scores_by_length(sources, [lines, wrong], references, BLEU(), [3, 5, 9], TEXT.words)
+    found = scores_by_length(
+        sources, [lines, wrong], references, BLEU(), [3, 5, 9], TEXT.word_count
+    )
     assert [(b.label, b.sentences) for b in found] == [("0-2", 2), ("3-4", 2), ("5-8", 1)]
     # Two words and none have no 4-gram, so BLEU would be 0 even for correct hypotheses.
     assert found[0].scores is None
@@ -102,9 +104,9 @@ def test_each_sentence_is_in_the_bucket_of_its_source() -> None:
 
 def test_bleu_of_a_bucket_needs_a_reference_of_four_words() -> None:
     texts = ["x"], [["ein Hund schläft."]], [("ein Hund schläft.",)]
-    [bucket] = scores_by_length(*texts, BLEU(), [], TEXT.words)
+    [bucket] = scores_by_length(*texts, BLEU(), [], TEXT.word_count)
     assert bucket.scores == (pytest.approx(100.0),)
-    [by_spaces] = scores_by_length(*texts, BLEU(tokenize="none"), [], TEXT.words)
+    [by_spaces] = scores_by_length(*texts, BLEU(tokenize="none"), [], TEXT.word_count)
     assert by_spaces.scores is None
 
 
@@ -119,7 +121,9 @@ def test_lines_between_documents_and_features_are_no_words_and_no_sentences() ->
     assert [system["score"] for system in exact["systems"]] == [50.0, 100.0]
     lengths = [(b["label"], b["sentences"]) for b in values["by_length"]["buckets"]]
     assert lengths == [("0-2", 1), ("3", 1)]
-    assert values["moved"][0]["most_better"][0]["line"] == 3
+    [moved] = values["moved"]
+    assert moved["most_better"][0]["line"] == 3
+    assert (moved["better"], moved["worse"], moved["same"]) == (1, 0, 1)
 
 
 def test_words_are_counted_as_by_hand() -> None:
@@ -152,8 +156,9 @@ def sentence_scores(hypotheses: list[str]) -> SentenceScores:
 
 
 def moved(by: str, limit: int) -> Movement:
-    texts = SOURCES, TARGETS, sentence_scores(BASE), sentence_scores(OTHER)
-    return movement(*texts, by=by, better="higher", limit=limit)
+    text = ComparedText("t", SOURCES, [(target,) for target in TARGETS])
+    scores = sentence_scores(BASE), sentence_scores(OTHER)
+    return movement(text, *scores, range(5), by=by, better="higher", limit=limit)
 
 
 def test_the_largest_change_is_first() -> None:
@@ -167,7 +172,8 @@ def test_the_largest_change_is_first() -> None:
     assert found.same == 2
     # Of equal changes the first comes first.
     base, other = (SentenceScores([word] * 3, ["a"] * 3, ("chrf",), RAW) for word in "xa")
-    equal = movement(["s"] * 3, ["a"] * 3, base, other, by="chrf", better="higher", limit=2)
+    text = ComparedText("t", ["s"] * 3, [("a",)] * 3)
+    equal = movement(text, base, other, range(3), by="chrf", better="higher", limit=2)
     assert [sentence.line for sentence in equal.most_better] == [1, 2]
     assert (equal.better, equal.most_worse) == (3, [])
 

@@ -62,6 +62,8 @@ def test_blank_lines_between_documents_do_not_count() -> None:
     assert known.value == 50.0  # a source whose right output is blank counts
     [unknown] = score(hypotheses, references, ("exact_match",), config=RAW)
     assert unknown.value == pytest.approx(200 / 3)
+    [added] = score(["b", "c"], [("b",), ("",)], ("exact_match",), config=RAW, sources=["x", ""])
+    assert added.value == 50.0  # what a system adds there is wrong
     [blank] = score(["", ""], ["", ""], ("exact_match",), config=RAW, sources=["", " "])
     assert blank.value == 100.0
 

@@ -239,6 +239,8 @@ def test_a_model_of_several_corpora_has_their_directions_alone(
     # The reverse model has the words of the other language.
     reverse = plan([*call, "metrics.tokenize=zh"], capsys)["02_reverse"]
     assert run_settings(compose_config("train", reverse[1:])).metrics.tokenize == "13a"
+    reverse = plan([*call, "metrics=tokenized"], capsys)["02_reverse"]
+    assert run_settings(compose_config("train", reverse[1:])).metrics.tokenize == "none"
 
 
 def test_a_stage_reads_every_file_that_changes_what_it_writes(

@@ -55,10 +55,11 @@ def comparison(sources: list[str], references: list[str], *systems: list[str]) -
     right = [(one,) for one in references]
     base, *others = (SentenceScores(s, right, ["chrf"], MetricsConfig()) for s in systems)
     ranked = {"by": "chrf", "better": "higher", "limit": 5_000}
-    moved = [movement(sources, right, base, one, **ranked) for one in others]  # type: ignore[arg-type]
-    named = [System("", one) for one in systems]
     text = ComparedText("t", sources, right)
-    return Comparison(text, named, [], {}, "", [], None, moved, base)
+    lines = range(len(sources))
+    moved = [movement(text, base, one, lines, **ranked) for one in others]  # type: ignore[arg-type]
+    named = [System("", one) for one in systems]
+    return Comparison(text, named, [], {}, "", [], None, moved, base, lines)
 
 
 def test_sentences_come_with_flags_and_word_differences() -> None:

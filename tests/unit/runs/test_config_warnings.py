@@ -38,6 +38,13 @@ NARROW = "try precision=auto loss.bfloat16=auto"
         (["precision=32-true", "loss.bfloat16=true"], "intel-vnni", NARROW),
         (["precision=bf16-mixed"], "amd-avx512", ""),
         (["precision=auto", "loss.bfloat16=auto"], "amd-avx2", ""),
+        (["loss.consistency_weight=5"], "other", "loss.consistency_weight=5 has no effect without"),
+        (["data.temperature=5"], "other", "data.temperature=5 has no effect without data.corpora"),
+        (
+            ["data.temperature=5", "data=files", "data.corpora={a:{train:x.tsv,weight:1.0}}"],
+            "other",
+            "data.temperature=5 has no effect beside the weights",
+        ),
         (["precision=bf16-mixed"], "other", ""),  # unknown
         (["optimizer=muon"], "other", ""),
         (

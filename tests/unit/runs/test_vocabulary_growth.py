@@ -160,6 +160,9 @@ def test_a_run_attends_as_the_checkpoint_does(tmp_path: Path) -> None:
     write_checkpoint(file, tiny_tokenizer(), pattern="sliding", window=1)
     model = finetuned_config(RunConfig(), file).model
     assert (model.pattern, model.window) == ("sliding", 1)
+    own = replace(RunConfig(), model=replace(RunConfig().model, pattern="longformer", window=8))
+    model = finetuned_config(own, file).model
+    assert (model.pattern, model.window) == ("longformer", 8)
 
 
 def test_features_of_the_new_text_are_not_replaced(tmp_path: Path) -> None:

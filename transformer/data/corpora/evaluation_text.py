@@ -29,7 +29,7 @@ class Texts(NamedTuple):
 def with_references(pairs: Iterable[Pair], repeated: bool = False) -> list[Referenced]:
     """Return each source with its targets, equal ones, too: annotators may agree.
 
-    ``repeated`` merges equal sources, except blanks, and then their equal targets.
+    ``repeated`` merges the pairs of a source, except blanks; a pair that is there twice is one.
     """
     references: dict[object, tuple[str, list[str]]] = {}
     targets: list[str] = []
@@ -37,7 +37,7 @@ def with_references(pairs: Iterable[Pair], repeated: bool = False) -> list[Refer
         if not (index and isinstance(target, AnotherTarget)):
             key = source if repeated and source else index
             targets = references.setdefault(key, (source, []))[1]
-        if not (repeated and target in targets):
+        if isinstance(target, AnotherTarget) or not (repeated and target in targets):
             targets.append(str(target))
     return [(source, tuple(targets)) for source, targets in references.values()]
 

@@ -30,15 +30,36 @@ class OpenWords:
     """The last words of prefixes. The search spells them in any subwords, and may go on with them:
     the subwords that the tokenizer cuts from "Hun" seldom begin "Hund"."""
 
-    allowed: Bool[Tensor, "batch spelled vocab"]
-    """Which subwords may follow where so many bytes of the word are spelled; at its end, all."""
+    after: Int[Tensor, "batch spelled vocab"]
+    """How many subwords each leaves to spell, by the bytes that are spelled before it; 0 at the end
+    of the word. See ``Vocabulary.spelling_out``."""
     counts: Int[Tensor, " batch"]
     """The subwords that the tokenizer has for the word; 0 without one."""
+    ends: Int[Tensor, " batch"]
+    """The bytes of the word."""
     lengths: Int[Tensor, " vocab"]
-    """Bytes of each subword."""
+    """The bytes of each subword."""
+
+    @classmethod
+    def compile(
+        cls, words: Sequence[Sequence[int]], vocabulary: Vocabulary, device: torch.device
+    ) -> "OpenWords":
+        """Of the words of a batch, in the subwords of the tokenizer; without a word, none."""
+        texts = [bytes(byte for byte, _ in vocabulary.join(word)) for word in words]
+        size = len(vocabulary.lengths)
+        after = torch.zeros(len(texts), max(map(len, texts)) + 1, size, dtype=torch.int16)
+        for rows, text in zip(after, texts, strict=True):
+            rows[: len(text)] = torch.from_numpy(vocabulary.spelling_out(text))
+        return cls(
+            after=after.to(device),
+            counts=torch.tensor(list(map(len, words)), device=device),
+            ends=torch.tensor(list(map(len, texts)), device=device),
+            lengths=torch.from_numpy(vocabulary.lengths).to(device),
+        )
 
     def kept(self, sentences: Int[Tensor, " kept"]) -> "OpenWords":
-        return replace(self, allowed=self.allowed[sentences], counts=self.counts[sentences])
+        after, counts, ends = (part[sentences] for part in (self.after, self.counts, self.ends))
+        return replace(self, after=after, counts=counts, ends=ends)
 
 
 @dataclass(frozen=True)
@@ -96,9 +117,11 @@ class ConstrainedStep:
 
     def __call__(self, tokens: Int[Tensor, "batch beam"]) -> LogProbabilities:
         log_probabilities = self.step(tokens)
-        in_prefix = self._force(log_probabilities) | self._spell_out(log_probabilities, tokens)
+        in_prefix = self._force(log_probabilities)[..., None]
+        if self.open_words is not None:
+            in_prefix = in_prefix | self._spell_out(self.open_words, log_probabilities, tokens)
         if self.automaton is not None:
-            log_probabilities.masked_fill_(self.banned & ~in_prefix[..., None], -math.inf)
+            log_probabilities.masked_fill_(self.banned & ~in_prefix, -math.inf)
         if self.after_prefix is not None and self.position <= self.prefixes.size(1):
             here = (self.lengths == self.position)[:, None]
             log_probabilities.masked_fill_((here & self.after_prefix)[:, None], -math.inf)
@@ -120,20 +143,23 @@ class ConstrainedStep:
         return forced
 
     def _spell_out(
-        self, log_probabilities: LogProbabilities, tokens: Int[Tensor, "batch beam"]
-    ) -> Bool[Tensor, "batch beam"]:
-        """Allow only what goes on with the open word; return which hypotheses are within it."""
-        words = self.open_words
-        if words is None or self.position > self.prefixes.size(1) + words.allowed.size(1):
-            return torch.zeros_like(tokens, dtype=torch.bool)
+        self,
+        words: OpenWords,
+        log_probabilities: LogProbabilities,
+        tokens: Int[Tensor, "batch beam"],
+    ) -> Bool[Tensor, "batch beam vocab"]:
+        """Allow only what goes on with the open word, as long as the limit has room for the rest;
+        return which subwords are parts of the word."""
         begun = self.position > self.lengths[:, None]
-        spelled = (self.spelled + words.lengths[tokens]).clamp(max=words.allowed.size(1) - 1)
+        spelled = (self.spelled + words.lengths[tokens]).clamp(max=words.after.size(1) - 1)
         self.spelled = torch.where(begun, spelled, 0)
         rows = torch.arange(len(tokens), device=tokens.device)[:, None]
-        allowed = words.allowed[rows, self.spelled]
-        allowed |= (self.position < self.lengths)[:, None, None]
-        log_probabilities.masked_fill_(~allowed, -math.inf)
-        return ~allowed.all(-1)
+        room = (self.limits - self.position - 1)[:, None, None]
+        forced = (self.position < self.lengths)[:, None, None]
+        after = words.after[rows, self.spelled]
+        left = (words.ends[:, None] - self.spelled)[..., None]
+        log_probabilities.masked_fill_((after > room.clamp(min=0)) & ~forced, -math.inf)
+        return (words.lengths <= left) & (words.lengths > 0) & ~forced
 
     def look_ahead(self, tokens: Int[Tensor, "batch beam"]) -> Int[Tensor, "batch numbers"]:
         """See ``LookingAhead``: limit and states after these tokens, if phrases are forbidden."""
@@ -207,22 +233,14 @@ class ConstraintCompiler:
                     raise InputError(
                         f"{text!r} has tokens not in the target vocabulary; leave it out"
                     )
-        prefixes = [
-            [*tags, *constraint.prefix_subwords(self.tokenizer)]
-            for tags, constraint in zip(
-                target_tags or [()] * len(requested), requested, strict=True
-            )
-        ]
-        open_counts = [
-            0
-            if constraint.closes_word or len(prefix) > max_length
-            else self._open_count(constraint)
-            for prefix, constraint in zip(prefixes, requested, strict=True)
-        ]
-        forced = [
-            torch.tensor(prefix[: min(len(prefix) - count, max_length)], dtype=torch.long)
-            for prefix, count in zip(prefixes, open_counts, strict=True)
-        ]
+        forced, words = [], []
+        for tags, constraint in zip(target_tags or [()] * len(requested), requested, strict=True):
+            prefix = [*tags, *constraint.prefix_subwords(self.tokenizer)]
+            end = len(prefix)
+            if not constraint.closes_word and end <= max_length:
+                end -= self._open_count(constraint)
+            forced.append(torch.tensor(prefix[:end][:max_length], dtype=torch.long))
+            words.append(prefix[end:])
         closed = torch.tensor([constraint.closes_word for constraint in requested])
         must = [[self._cut(phrase) for phrase in constraint.must] for constraint in requested]
         return CompiledConstraints(
@@ -230,7 +248,7 @@ class ConstraintCompiler:
             after_prefix=(closed[:, None] & self._unspaced).to(device) if closed.any() else None,
             never=self._never(requested, device),
             must=MustPhrases.compile(must, self.vocabulary, device) if any(must) else None,
-            open_words=self._open_words(prefixes, open_counts, device),
+            open_words=OpenWords.compile(words, self.vocabulary, device) if any(words) else None,
         )
 
     def width(self, must: Sequence[str], beam: int) -> int:
@@ -248,25 +266,11 @@ class ConstraintCompiler:
         return unspaced
 
     def _open_count(self, constraint: Constraints) -> int:
-        """Subwords at the end of a prefix: of a word, or one that is no part of any."""
+        """The subwords of the last word of a prefix. Punctuation is a word, and so is each subword
+        of a script without spaces."""
         subwords = constraint.prefix_subwords(self.tokenizer)
         begins = np.isin(self.vocabulary.kinds[subwords, 0], (SPACE, OTHER))
         return len(subwords) - int(begins.nonzero()[0].max(initial=0))
-
-    def _open_words(
-        self, prefixes: Sequence[Sequence[int]], counts: Sequence[int], device: torch.device
-    ) -> OpenWords | None:
-        if not any(counts):
-            return None
-        allowed = [
-            torch.from_numpy(self.vocabulary.going_on(prefix[len(prefix) - count :]))
-            for prefix, count in zip(prefixes, counts, strict=True)
-        ]
-        return OpenWords(
-            allowed=pad_sequence(allowed, batch_first=True, padding_value=True).to(device),
-            counts=torch.tensor(counts, device=device),
-            lengths=torch.from_numpy(self.vocabulary.lengths).to(device),
-        )
 
     def _never(
         self, constraints: Sequence[Constraints], device: torch.device

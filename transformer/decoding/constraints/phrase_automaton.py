@@ -9,6 +9,7 @@ Source: Aho and Corasick 1975, "Efficient String Matching: An Aid to Bibliograph
 """
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,6 +29,8 @@ from transformer.settings.tokenizer import BOS, EOS, PAD, UNK
 
 WITHIN = 3
 """The kind of a byte that continues a character."""
+NEVER = np.iinfo(np.int16).max
+"""More subwords than any word needs."""
 
 Spelling = tuple[tuple[int, int], ...]
 """(byte, kind) of each byte of a text."""
@@ -92,21 +95,35 @@ class Vocabulary:
                 return self.numbers[text[:end]]
         return -1
 
-    def going_on(self, subwords: Sequence[int]) -> Bool[np.ndarray, "spelled vocab"]:
-        """Which subwords may follow where so many bytes of the text of ``subwords`` are spelled.
+    def spelling_out(self, text: bytes) -> Int[np.ndarray, "spelled vocab"]:
+        """How many subwords are needed after each, where so many bytes of a text are spelled.
 
-        They spell what is left of it, or begin so, and what they leave can be spelled; at its end,
-        any may follow.
+        It is `NEVER` for a subword that is neither a part of what is left, nor begins with it, or
+        after which no subwords spell the rest.
         """
-        text = np.array([byte for byte, _ in self.join(subwords)], dtype=np.int64)
-        allowed = np.ones((len(text) + 1, len(self.lengths)), dtype=bool)
+        after = np.full((len(text), len(self.lengths)), NEVER, dtype=np.int16)
+        # The fewest subwords for what is left.
+        fewest = [0] * (len(text) + 1)
         for spelled in reversed(range(len(text))):
-            left = text[spelled : spelled + self.values.shape[1]]
-            values = self.values[:, : len(left)]
-            agrees = np.all((values == left) | (values < 0), axis=1) & (self.lengths > 0)
-            can_end = np.any(allowed, axis=1)
-            allowed[spelled] = agrees & can_end[np.minimum(spelled + self.lengths, len(text))]
-        return allowed
+            left = text[spelled:]
+            for end in range(1, len(left)):
+                after[spelled, self._spelled_in(left[:end], left[:end])] = fewest[spelled + end]
+            # Of what begins with all that is left, this is after the last in the order of bytes.
+            last = left + b"\xff" * self.values.shape[1]
+            after[spelled, self._spelled_in(left, last)] = 0
+            fewest[spelled] = min(int(after[spelled].min()) + 1, NEVER)
+        return after
+
+    def _spelled_in(self, first: bytes, last: bytes) -> Int[np.ndarray, " subwords"]:
+        """The subwords from the first to the last spelling, in the order of bytes."""
+        spellings, subwords = self._in_order
+        return subwords[bisect_left(spellings, first) : bisect_right(spellings, last)]
+
+    @cached_property
+    def _in_order(self) -> tuple[list[bytes], Int[np.ndarray, " vocab"]]:
+        spellings = list(map(_bytes, self.spellings))
+        subwords = sorted(range(len(spellings)), key=spellings.__getitem__)
+        return [spellings[subword] for subword in subwords], np.array(subwords)
 
     def join(self, subwords: Sequence[int]) -> Spelling:
         return tuple(pair for subword in subwords for pair in self.spellings[subword])

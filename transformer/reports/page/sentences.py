@@ -40,9 +40,9 @@ def sentence_rows(
         texts += [("", "del", [(escaped(alternative), False)]) for alternative in alternatives]
         flagged = [flag for flag, lines in flags.items() if at in lines]
         source = text.sources[at]
-        return _row(at + 1, scores[at], source, text.words(source), texts, flagged)
+        return _row(at + 1, scores[at], source, text.word_count(source), texts, flagged)
 
-    order = sorted(text.scored, key=scores.__getitem__, reverse=falling)
+    order = sorted(comparison.lines, key=scores.__getitem__, reverse=falling)
     sample = [row(at) for at in order[:: len(order) // 100 + 1]]
     limit = max(2, int(len(sample) * _room(sample, files)))
     if limit < len(order):
@@ -83,7 +83,7 @@ def _moved(
     base, other = _differences(*sentence.hypotheses)
     reference = [(escaped(sentence.reference), False)]
     texts = [("A", "del", base), (letter, "ins", other), ("reference", "del", reference)]
-    words = comparison.text.words(sentence.source)
+    words = comparison.text.word_count(sentence.source)
     return _row(sentence.line, sentence.change(by), sentence.source, words, texts, [direction])
 
 

@@ -14,8 +14,8 @@ from transformer.training.update import Outcome
 class MovingAverage(Callback):
     """Averages the weights of updates; skipped updates do not count.
 
-    The decay begins low, so that the average of a short run forgets its first updates, too: that of
-    the polynomial-decay averaging of Shamir and Zhang 2013 (eta 8) until it reaches ``decay``.
+    The decay begins low, so that the average of a short run forgets its first updates, too: it
+    follows the polynomial-decay averaging of Shamir and Zhang 2013 (eta 8) up to ``decay``.
 
     Lightning's ``EMAWeightAveraging`` would wait for the device at each update, to know whether it
     was skipped. A checkpoint has its layout: the average is the ``state_dict``.

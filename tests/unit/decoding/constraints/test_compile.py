@@ -5,7 +5,6 @@ import re
 
 import pytest
 import torch
-from torch.nn.utils.rnn import pad_sequence
 
 from tests.helpers.decoding.steps import RecurrentStep, search_config
 from tests.helpers.decoding.tiny_language import (
@@ -20,7 +19,12 @@ from tests.helpers.decoding.tiny_language import (
 from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer, tiny_translator
 from transformer.data.text.phrases import occurs
 from transformer.decoding.constraints.compile import CompiledConstraints, ConstrainedStep, OpenWords
-from transformer.decoding.constraints.phrase_automaton import PhraseAutomaton, Vocabulary, spell
+from transformer.decoding.constraints.phrase_automaton import (
+    NEVER,
+    PhraseAutomaton,
+    Vocabulary,
+    spell,
+)
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.search.beam import beam_search
 from transformer.decoding.translator import Translator
@@ -104,18 +108,8 @@ def test_a_prefix_leaves_the_best_of_what_begins_so(prefix: list[int]) -> None:
 @pytest.mark.parametrize("forced", [[], [9]])
 def test_an_open_word_is_spelled_in_any_subwords(word: str, forced: list[int]) -> None:
     """In a batch with a sentence whose prefix is forced, and one without."""
-    vocabulary = tiny_vocabulary()
     cut = [PIECES.index(character) for character in word]
-    counts = [len(cut), 0, 0]
-    words = OpenWords(
-        allowed=pad_sequence(
-            [torch.from_numpy(vocabulary.going_on(cut[:count])) for count in counts],
-            batch_first=True,
-            padding_value=True,
-        ),
-        counts=torch.tensor(counts),
-        lengths=torch.from_numpy(vocabulary.lengths),
-    )
+    words = OpenWords.compile([cut, [], []], tiny_vocabulary(), torch.device("cpu"))
     prefixes = torch.tensor([[*forced, -1, -1][:2], [6, 5], [-1, -1]])
     constraints = CompiledConstraints(prefixes, None, None, None, words)
     limits = torch.full((3,), LIMIT)
@@ -138,12 +132,12 @@ def test_an_open_word_is_spelled_in_any_subwords(word: str, forced: list[int]) -
 
 
 def test_a_subword_that_leaves_what_none_spells_is_not_taken() -> None:
-    vocabulary = Vocabulary.from_spellings([spell(piece) for piece in ("", "a", "ab", "abc")])
-    assert vocabulary.going_on([3]).tolist() == [
-        [False, False, False, True],
-        [False] * 4,
-        [False] * 4,
-        [True] * 4,
+    spellings = [spell(piece) for piece in ("", "a", "ab", "abc", "c", "cd")]
+    vocabulary = Vocabulary.from_spellings(spellings)
+    assert vocabulary.spelling_out(b"abc").tolist() == [
+        [NEVER, NEVER, 1, 0, NEVER, NEVER],
+        [NEVER] * 6,
+        [NEVER, NEVER, NEVER, NEVER, 0, 0],
     ]
 
 
@@ -196,6 +190,37 @@ def test_a_prefix_may_end_inside_a_word() -> None:
     with_phrase, without = translator.translate(["a dog"] * 2, asked)
     assert with_phrase.text.startswith("der hund") and with_phrase.unmet == ()
     assert without.text.startswith("der hun") and without.unmet == ()
+
+
+@pytest.mark.parametrize("algorithm", ["beam", "greedy", "sampling"])
+def test_an_open_word_ends_before_the_limit(algorithm: str) -> None:
+    """A model that spells letter by letter has fewer subwords than that for the word."""
+    search = {"algorithm": algorithm, "beam_size": 2 if algorithm == "beam" else 1}
+    translator = tiny_translator(
+        max_length_ratio=0.0, max_length_offset=1, output_bias=True, **search
+    )
+    letters = [translator.tokenizer.subwords([id])[0] for id in range(290)]
+    with torch.no_grad():
+        for number, letter in enumerate(letters):
+            translator.model.projection.bias[number] = 9.0 * (len(letter) == 1)
+    [found] = translator.translate(["a dog"], [Constraints("ein katzen")])
+    assert found.unmet == () and found.score > -1e4
+
+
+def test_a_subword_beyond_an_open_word_forbids_what_it_completes() -> None:
+    vocabulary = Vocabulary.from_spellings([spell(p) for p in ("", " ?", "", "", "a", ".", "..")])
+    automaton = PhraseAutomaton([[spell("..")]], vocabulary)
+    words = OpenWords.compile([[4, 5]], vocabulary, torch.device("cpu"))
+    never = (automaton, automaton.starts)
+    constraints = CompiledConstraints(torch.empty(1, 0, dtype=torch.long), None, never, None, words)
+    for seed in range(20):
+        limits = torch.tensor([4])
+        step = ConstrainedStep(RecurrentStep([seed], 50, 7), constraints, limits, 50)
+        [hypotheses] = beam_search(step, limits, search_config(beam_size=50, nbest=9))
+        assert hypotheses
+        for hypothesis in hypotheses:
+            assert hypothesis.tokens[:2] == (4, 5) and 6 not in hypothesis.tokens
+            assert hypothesis.tokens[2:3] != (5,)
 
 
 def test_a_prefix_longer_than_the_model_is_cut_and_reported() -> None:
