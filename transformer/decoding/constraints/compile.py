@@ -118,8 +118,10 @@ class ConstrainedStep:
     def __call__(self, tokens: Int[Tensor, "batch beam"]) -> LogProbabilities:
         log_probabilities = self.step(tokens)
         in_prefix = self._force(log_probabilities)[..., None]
-        if self.open_words is not None:
-            in_prefix = in_prefix | self._spell_out(self.open_words, log_probabilities, tokens)
+        words = self.open_words
+        # Each subword spells a byte at least: by then, all words are at their end.
+        if words is not None and self.position <= self.prefixes.size(1) + words.after.size(1):
+            in_prefix = in_prefix | self._spell_out(words, log_probabilities, tokens)
         if self.automaton is not None:
             log_probabilities.masked_fill_(self.banned & ~in_prefix, -math.inf)
         if self.after_prefix is not None and self.position <= self.prefixes.size(1):
