@@ -12,7 +12,7 @@ from transformer.settings.tokenizer import BOS
 def assert_same_logits(
     translator: Translator, model: Any, encoded: Any, rows: list[list[int]], ids: ImportedIds
 ) -> None:
-    """Compare the logits of an imported model with those of its original, within 1e-4.
+    """Compare the logits of an imported model with those of its original, within 1e-4 (of 1, or of larger ones).
 
     Args:
         translator: Of the imported model.
@@ -35,4 +35,4 @@ def assert_same_logits(
         ).logits
     kept = [i for i in range(len(ids.rows)) if i not in ids.never]
     right = right[..., torch.tensor(ids.rows)[kept]]
-    torch.testing.assert_close(ours[..., kept], right, rtol=1e-5, atol=1e-4)
+    torch.testing.assert_close(ours[..., kept], right, rtol=1e-4, atol=1e-4)
