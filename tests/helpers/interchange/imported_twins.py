@@ -12,7 +12,7 @@ from transformer.settings.tokenizer import BOS
 def assert_same_logits(
     translator: Translator, model: Any, encoded: Any, rows: list[list[int]], ids: ImportedIds
 ) -> None:
-    """Compare the logits of an imported model with those of its original, within 1e-4 (of 1, or of larger ones).
+    """Compare the logits of an imported model with those of its original, within 1e-4.
 
     Args:
         translator: Of the imported model.
