@@ -19,6 +19,7 @@ from transformer.recipes.plan import (
     one_or_all,
     only_train,
 )
+from transformer.settings.decoding import SearchConfig
 
 
 @dataclass(frozen=True)
@@ -135,10 +136,14 @@ class Distill(Recipe):
         if not criterion:
             return [source, *add("translate", keys, [name])]
         keys |= {"decoding.nbest": self.interpolation, "format": "json"}
-        # The rest of the search is that of the validation of the teachers.
-        settings = [override("decoding.beam_size", self.interpolation)]
-        if not plan.validates_by_beam(teachers[0]):
-            settings.insert(0, "decoding=beam")
+        # The search of the validation of the teachers, as wide as the candidates at least.
+        settings = []
+        search = plan.search_of(teachers[0])
+        if search.algorithm not in ("beam", "greedy"):
+            search = SearchConfig()
+            settings.append("decoding=beam")
+        if search.width < (self.interpolation or 0):
+            settings.append(override("decoding.beam_size", self.interpolation))
         if "decoding" in map(override_key, plan.extras.get("translate", ())):
             settings = []  # a search chosen by the user sets its own width
         [nbest] = add("translate", keys, [f"{name}.jsonl"], settings)

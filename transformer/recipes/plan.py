@@ -23,6 +23,7 @@ from transformer.data.corpora.resolve import as_files
 from transformer.data.text.parallel import file_format
 from transformer.recipes.overrides import merged, override
 from transformer.settings.data import DataConfig, check_unused_keys, unused_keys
+from transformer.settings.decoding import SearchConfig
 from transformer.settings.metrics import MetricsConfig
 from transformer.settings.run import RunConfig
 from transformer.tasks.registry import make_task
@@ -301,9 +302,9 @@ class Plan:
             )
         return checkpoint
 
-    def validates_by_beam(self, checkpoint: Path) -> bool:
-        """Whether a run of the plan validates by beam search, or greedily, a beam of one."""
-        return self._runs[checkpoint].decoding.algorithm in ("beam", "greedy")
+    def search_of(self, checkpoint: Path) -> SearchConfig:
+        """The search of the validation of a run that the plan trains or reads."""
+        return self._runs[checkpoint].decoding
 
     def add(
         self,

@@ -207,20 +207,20 @@ def test_teachers_write_candidates_by_the_search_of_their_validation(
     base: list[str], tmp_path: Path, capsys: Capture
 ) -> None:
     write_checkpoint(tmp_path / "teacher", "src", "tgt")
-    call = ["recipe=distill", *base, "output=r", "interpolation=2"]
-    call += [f"teachers=[{tmp_path}/teacher]"]
+    call = ["recipe=distill", *base, "output=r", f"teachers=[{tmp_path}/teacher]"]
 
-    def translating() -> list[str]:
-        [found] = [args for args in plan(call, capsys).values() if args[0] == "translate"]
-        return found
+    def settings(candidates: int) -> set[str]:
+        stages = plan([*call, f"interpolation={candidates}"], capsys).values()
+        [found] = [arguments for arguments in stages if arguments[0] == "translate"]
+        return {argument for argument in found if argument.startswith("decoding")}
 
-    translate = translating()
-    assert {"decoding.beam_size=2", "decoding.nbest=2"} <= {*translate}
-    assert "decoding=beam" not in translate
+    # Its beam is 5.
+    assert settings(2) == {"decoding.nbest=2"}
+    assert settings(8) == {"decoding.beam_size=8", "decoding.nbest=8"}
     payload = torch.load(tmp_path / "teacher" / "checkpoints" / "best.ckpt", weights_only=True)
     payload[PORTABLE]["config"]["decoding"] |= {"algorithm": "sampling", "beam_size": 1}
     torch.save(payload, tmp_path / "teacher" / "checkpoints" / "best.ckpt")
-    assert "decoding=beam" in translating()
+    assert settings(2) == {"decoding=beam", "decoding.nbest=2"}
 
 
 def test_a_model_of_several_corpora_has_their_directions_alone(

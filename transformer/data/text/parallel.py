@@ -347,11 +347,12 @@ def record_texts(row: dict[str, Any], sides: tuple[str, str]) -> dict[str, Any]:
 def record_pairs(
     row: dict[str, Any], sides: tuple[str, str], where: str, kind: str = "key"
 ) -> Iterator[Pair]:
-    """Yield the texts of a record; a list of targets is a pair for each."""
+    """Yield the texts of a record; a list of targets is a pair for each, but for blank ones beside
+    others: an annotator has no answer."""
     row = record_texts(row, sides)
     targets = row.get(sides[1])
     if isinstance(targets, list) and targets:
-        for index, item in enumerate(targets):
+        for index, item in enumerate([item for item in targets if item != ""] or targets[:1]):
             source, target = record_pair({**row, sides[1]: item}, sides, where, kind)
             yield source, AnotherTarget(target) if index else target
     else:

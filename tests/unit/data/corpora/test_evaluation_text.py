@@ -26,7 +26,7 @@ def write(folder: Path, kind: str) -> str | list[str]:
     if kind == "tsv":
         path.write_text("".join(f"{source}\t{target}\n" for source, target in PAIRS))
     else:
-        rows = [{"x": source, "y": list(targets)} for source, targets in TEXTS]
+        rows = [{"x": source, "y": [*targets, ""]} for source, targets in TEXTS]
         path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     return str(path)
 
