@@ -122,7 +122,7 @@ class Request:
             source = typed_value(values.pop("from", None), str | None, "request.from")
             terms = typed_value(values.pop("terms", {}), Mapping[str, str], "request.terms")
             read = typed(_Line, values, "request")
-        constraints = Constraints(read.prefix, read.must, read.never, tuple(terms.items()))
+            constraints = Constraints(read.prefix, read.must, read.never, tuple(terms.items()))
         return cls(with_tags(read.text, SourceTags(read.to, read.tag, source)), constraints or None)
 
 

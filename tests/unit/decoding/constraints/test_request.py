@@ -26,6 +26,7 @@ from transformer.settings.decoding import SearchConfig
         ({"must": "Haus"}, "f:3: request.must='Haus' must be a list"),
         ({"must": [" "]}, "f:3: a phrase of must is empty"),
         ({"prefix": "In der", "never": ["der"]}, "f:3: prefix 'In der' contains 'der'"),
+        ({"terms": {"a": "b"}, "never": ["b"]}, "f:3: terms 'b' contains 'b'"),
     ],
 )
 def test_wrong_request_is_one_line(values: dict[str, object], error: str) -> None:
