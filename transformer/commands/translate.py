@@ -306,7 +306,7 @@ def load_line_translator(
 
 
 def _with_times(config: TranslateConfig, translator: Translator, processes: int) -> Translator:
-    """The translator with times, if they are asked for; InputError for subtitles that it lacks."""
+    """The translator, with times if asked for; InputError if it cannot write the subtitles."""
     if config.has_subtitles:
         translator.tokenizer.require_sound(f"format={config.format}")
         if processes > 1:

@@ -157,10 +157,10 @@ def scored_lines(
     """
     lines = [
         index
-        for index, (source, texts, *written) in enumerate(
-            zip(sources, references, *hypotheses, strict=True)
+        for index, texts in enumerate(
+            zip(sources, map("".join, references), *hypotheses, strict=True)
         )
-        if any(map(str.strip, (source, *texts, *written)))
+        if "".join(texts).strip()
     ]
     return lines or list(range(len(sources)))
 

@@ -148,8 +148,9 @@ def finetuned_config(config: RunConfig, path: Path | str, *, trusted: bool = Fal
 def settings_of_initial(
     path: Path, task: str, given: Container[str], *, trusted: bool, patterns: bool = True
 ) -> dict[str, Any]:
-    """The dotted keys and values that a run must share with the checkpoint it begins with; of its
-    ``patterns``, which another may replace, if the run has none.
+    """The dotted keys and values that a run takes from the checkpoint it begins with.
+
+    With ``patterns``, the attention patterns are among them; a run may also have others.
 
     Empty if the checkpoint is of another kind of task. Raises InputError if it cannot be read, or
     if an untrusted checkpoint names code in a key that is not ``given``.

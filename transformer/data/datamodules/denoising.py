@@ -176,7 +176,7 @@ class DenoisingData(MonolingualData):
         if split == "train":
             pairs = np.arange(len(corpus), dtype=np.int32)
         elif scored:
-            [*_, lengths] = corpus.sides_lengths()
+            lengths = corpus.sides_lengths()[-1]
             self._check_positions(lengths.tolist(), lambda index: f"{split}, text {index + 1}")
             pairs = np.flatnonzero(lengths).astype(np.int32)
             if not len(pairs):

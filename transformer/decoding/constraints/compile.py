@@ -31,8 +31,8 @@ class OpenWords:
     the subwords that the tokenizer cuts from "Hun" seldom begin "Hund"."""
 
     after: Int[Tensor, "batch spelled vocab"]
-    """How many subwords each leaves to spell, by the bytes that are spelled before it; 0 at the end
-    of the word. See ``Vocabulary.spelling_out``."""
+    """How many subwords are still needed after each, by the bytes that are spelled before it
+    (``Vocabulary.spelling_out``); 0 where the word is spelled."""
     counts: Int[Tensor, " batch"]
     """The subwords that the tokenizer has for the word; 0 without one."""
     ends: Int[Tensor, " batch"]

@@ -96,10 +96,11 @@ class Vocabulary:
         return -1
 
     def spelling_out(self, text: bytes) -> Int[np.ndarray, "spelled vocab"]:
-        """How many subwords are needed after each, where so many bytes of a text are spelled.
+        """How many subwords are still needed to spell a text.
 
-        It is `NEVER` for a subword that is neither a part of what is left, nor begins with it, or
-        after which no subwords spell the rest.
+        Entry (i, v) is for a hypothesis that has spelled i bytes of the text and continues with
+        subword v. It is 0 if v reaches the end of the text or goes beyond it, and `NEVER` if v is
+        not how the text goes on, or if no subwords spell the rest.
         """
         after = np.full((len(text), len(self.lengths)), NEVER, dtype=np.int16)
         # The fewest subwords for what is left.
