@@ -8,7 +8,7 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -156,16 +156,20 @@ def test_a_killed_actor_loses_nothing(run: str, tmp_path: Path) -> None:
     killed: list[int] = []
     left: list[int] = []
 
-    def kill() -> None:
-        # Ray starts the second actor once the first one has more than enough to do.
+    def wait(ready: Callable[[], bool]) -> None:
         deadline = time.monotonic() + 120
-        while time.monotonic() < deadline:
-            if len(list(output.glob("*.0*"))) >= 3 and len(actors()) == 2:
-                break
+        while not ready() and time.monotonic() < deadline:
             time.sleep(0.005)
+
+    def kill() -> None:
+        wait(lambda: len(list(output.glob("*.0*"))) >= 3)
+        first = actors()[0]
+        # While it stands still, Ray starts the second one, however slow the machine is.
+        os.kill(first, signal.SIGSTOP)
+        wait(lambda: len(actors()) == 2)
         killed.extend(actors())
         left.append(100 - len(list(output.glob("*.0*"))))
-        os.kill(killed[0], signal.SIGKILL)
+        os.kill(first, signal.SIGKILL)
 
     killer = threading.Thread(target=kill)
     killer.start()
