@@ -115,10 +115,12 @@ def test_a_mixture_keeps_shares_and_epochs(
         ([49.0, *[1.0] * 49], [500, *[11] * 10, *[10] * 39]),
         # At least a batch each, which the largest gives.
         ([9990.0, 9.0, 1.0], [998, 1, 1]),
-        ([1.0] * 1000, [1] * 1000),
+        # Of many corpora, ten batches each.
+        ([1.0] * 100, [10] * 100),
+        ([2.0] * 1000 + [1.0] * 1000, [13] * 1000 + [7] * 1000),
     ],
 )
-def test_shares_of_a_thousand_batches(weights: list[float], counts: list[int]) -> None:
+def test_shares_of_a_block_of_batches(weights: list[float], counts: list[int]) -> None:
     row = PlannedBatches(BatchPlan(np.full(3, 5), np.full(3, 5), batch_tokens=12, seed=1))
     assert MixedBatches([row] * len(weights), weights, seed=1).identity()["shares"] == counts
 

@@ -228,7 +228,8 @@ def _split_largest(bounds: Int[np.ndarray, " bound"], count: int) -> Int[np.ndar
     return bounds
 
 
-# Consecutive batches of a mixture that have exactly its weights.
+# Consecutive batches of a mixture that have exactly its weights: this many, and more of many corpora,
+# so that those of mean weight have ten.
 _MIXED_BLOCK = 1_000
 # Spare batches of augmented epochs: this, divided by the square root of the number of pairs.
 _LENGTH_DEVIATION = 1.5
@@ -348,8 +349,9 @@ class MixedBatches(BatchSequence):
     """Batches of several sequences in random order, with fixed sampling weights.
 
     Each batch comes from one sequence. Each sequence has its own epochs: no pair occurs twice in an
-    epoch of its corpus. Each thousand batches have exactly the weights (to a thousandth, and at
-    least one batch of each sequence), so the number of a batch gives its index in its sequence.
+    epoch of its corpus. Each thousand batches (or ten for each sequence, if these are more) have
+    exactly the weights, rounded, and at least one batch of each sequence, so the number of a batch
+    gives its index in its sequence.
     """
 
     def __init__(
@@ -358,11 +360,12 @@ class MixedBatches(BatchSequence):
         """Mix one sequence for each corpus, with weights above 0 of any sum, in a seeded order."""
         self._sequences = list(sequences)
         self._seed = seed
-        self._counts = _apportioned(np.asarray(weights, dtype=np.float64), _MIXED_BLOCK)
+        self._length = max(_MIXED_BLOCK, 10 * len(self._sequences))
+        self._counts = _apportioned(np.asarray(weights, dtype=np.float64), self._length)
         self._block = lru_cache(maxsize=2)(self._shuffled)
 
     def __getitem__(self, number: int) -> BatchKey:
-        block, position = divmod(number, _MIXED_BLOCK)
+        block, position = divmod(number, self._length)
         turns = self._block(block)
         chosen = int(turns[position])
         earlier = block * int(self._counts[chosen]) + int((turns[:position] == chosen).sum())
