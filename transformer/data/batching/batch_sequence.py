@@ -228,8 +228,7 @@ def _split_largest(bounds: Int[np.ndarray, " bound"], count: int) -> Int[np.ndar
     return bounds
 
 
-# Consecutive batches of a mixture that have exactly its weights: this many, and more of many corpora,
-# so that those of mean weight have ten.
+# Consecutive batches of a mixture that have exactly its weights; more for many corpora.
 _MIXED_BLOCK = 1_000
 # Spare batches of augmented epochs: this, divided by the square root of the number of pairs.
 _LENGTH_DEVIATION = 1.5
