@@ -610,7 +610,7 @@ class Translator:
         """The source subwords, or the times or places of vectors."""
         if segment.times is None:
             return self.tokenizer.source_subwords(segment.subwords)
-        return self.tokenizer.vector_source.labels(segment.subwords, segment.times.start)
+        return self.tokenizer.vector_source.labels(segment.subwords, segment.times)
 
     def _timed(
         self, segments: Sequence[Segment], best: Sequence[Hypothesis]
@@ -627,8 +627,10 @@ class Translator:
             for (start, end), tokens in rows:
                 [text] = hypothesis_texts([replace(hypothesis, tokens=tokens)], self.tokenizer)
                 # A model may write times after the end of the sound.
-                first = min(window.end, window.start + (start or 0.0))
-                last = window.end if end is None else min(window.end, window.start + end)
+                first = min(window.end, window.start + (start or 0.0) * window.speed)
+                last = window.end
+                if end is not None:
+                    last = min(window.end, window.start + end * window.speed)
                 timed.append(TimedText(first, last, text))
         return tuple(timed) or None
 

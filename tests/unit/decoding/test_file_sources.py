@@ -21,6 +21,7 @@ from transformer.data.tokenization.tags import SourceTags, SpeechTags, Tags, is_
 from transformer.decoding.batching import make_windows
 from transformer.decoding.constraints.request import Constraints, Request
 from transformer.decoding.long_inputs import SourceLimits, source_windows
+from transformer.decoding.search.search import Hypothesis
 from transformer.decoding.translator import Translator
 from transformer.quality.failures.monitor import as_output
 
@@ -66,6 +67,38 @@ def test_the_prompt_of_a_window_is_no_part_of_the_length(tmp_path: Path) -> None
         per_token = found.nbest[0].log_probability / (len(written) + parts)
         assert found.score == pytest.approx(per_token)
         assert as_output(found).log_probability == pytest.approx(per_token)
+
+
+def test_the_times_of_a_changed_speed_are_those_of_the_file(tmp_path: Path) -> None:
+    symbols = ("transcribe", "translate", "notimestamps")
+    tags = Tags(targets=("de",), both_sides=True, speech=SpeechTags(symbols, times=201))
+    tokenizer = file_tokenizer("speech", seconds=4.0).with_tags(tags)
+    tokenizer = tokenizer.tagged(SourceTags("de", source="de"))
+    # The times 0.5 and 1.0 are 25 and 50 steps of 0.02 s.
+    [word] = tokenizer.encode_target(["one"])
+    row = (tokenizer.times.start + 25, *word, tokenizer.times.start + 50)
+    model = tiny_transformer(
+        source_vocab_size=tokenizer.source_vocab_size,
+        target_vocab_size=tokenizer.target_vocab_size,
+        front_end="s2t",
+        tie_embeddings="none",
+        max_length=256,
+    )
+    translator = Translator(
+        model,
+        tokenizer,
+        search_config(),
+        limits=SourceLimits(usual=100),
+        engine=lambda _: lambda segments: [[Hypothesis(row, 0.0, 0.0)] for _ in segments],
+        timestamps=True,
+    )
+    sound = write_sound(tmp_path / "a.wav", 4.0)
+    for speed, times in ((1, (0.5, 1.0)), (2, (1.0, 2.0)), (0.5, (0.25, 0.5))):
+        [found] = translator.translate([f"{sound}#speed={speed}"])
+        assert found.segments is not None
+        assert found.segments[0][:2] == times
+    step = file_translator().translate([f"{sound}#speed=2"])[0].source_tokens[1]
+    assert step == "0.08s"
 
 
 def test_a_short_sound_has_the_vectors_of_training(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from transformer.data.text.parallel import read_lines
 from transformer.data.text.training_filters import Filters
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.settings.data import check_unused_keys
+from transformer.settings.tokenizer import UNK
 
 # Punctuation and the English genitive are words, written without a space before them.
 _WRITTEN_TOGETHER = re.compile(r"(?=[.,?!]|'s\b)")
@@ -41,7 +42,9 @@ class TaggedDataset(PlannedDataset[TaggedBatch]):
     def __init__(self, sentences: Sequence[TaggedSentence], tokenizer: Tokenizer) -> None:
         self.sentences = sentences
         words = list({word for sentence in sentences for word in sentence.words})
-        subwords = dict(zip(words, tokenizer.encode_source(words), strict=True))
+        encoded = zip(words, tokenizer.encode_source(words), strict=True)
+        # A normalizer of a file may leave nothing of a word.
+        subwords = {word: ids or [UNK] for word, ids in encoded}
         self._rows: list[tuple[list[int], list[int]]] = []
         for sentence in sentences:
             ids: list[int] = []

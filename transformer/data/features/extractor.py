@@ -97,7 +97,8 @@ class FeatureExtractor:
                 # Resampling may round to a sample more or less.
                 samples = np.pad(samples[:size], (0, max(0, size - len(samples))))
             rows.append(self._grouped(log_mel(change(samples), speech)))
-        times = Times(reference.start, reference.start + seconds, piece * step / size)
+        end = reference.start + seconds
+        times = Times(reference.start, end, piece * step / size, reference.speed)
         return ReadSource(source, np.concatenate(rows), times, tags)
 
     def _in_windows(self, source: str, reference: Reference, change: Change) -> ReadSource:
@@ -106,7 +107,7 @@ class FeatureExtractor:
         windows = []
         rows = []
         for start, end, samples in sound_windows(reference, speech):
-            windows.append(Times(start, end, step))
+            windows.append(Times(start, end, step, reference.speed))
             rows.append(self._grouped(log_mel(change(samples), speech)))
         vectors = np.concatenate(rows)
         return ReadSource(source, vectors, tags=parse_tags(source), windows=tuple(windows))
@@ -144,16 +145,18 @@ class FeatureExtractor:
         # (length stride) mel -> length (stride mel)
         return filled.reshape(-1, stride * frames.shape[1])
 
-    def labels(self, row: Vectors, start: float = 0.0) -> list[str]:
+    def labels(self, row: Vectors, times: Times | None = None) -> list[str]:
         """Name the vectors of a row for people.
 
-        Speech: the second at which each starts, ``0.04s``, the first at ``start``. A picture: row
+        Speech: the second at which each starts, ``0.04s``, by ``times`` or from 0. A picture: row
         and column of the patch, from 0. An array: the index.
         """
         config = self.config
         if config.kind == "speech":
-            seconds = config.stride * config.speech.hop / config.speech.sample_rate
-            return [f"{start + index * seconds:.2f}s" for index in range(len(row))]
+            start, step = 0.0, config.stride * config.speech.hop / config.speech.sample_rate
+            if times is not None:
+                start, step = times.start, times.step
+            return [f"{start + index * step:.2f}s" for index in range(len(row))]
         if config.kind == "image":
             columns = len(row) * config.image.patch_height // config.image.height
             return [f"{index // columns},{index % columns}" for index in range(len(row))]

@@ -17,6 +17,8 @@ class Times:
     end: float
     step: float
     """From one vector to the next."""
+    speed: float = 1.0
+    """That at which the model hears it."""
 
 
 class ReadSource(TaggedText):
@@ -62,5 +64,5 @@ class ReadSource(TaggedText):
         elif times is not None:
             first = times.start + start * times.step
             last = min(times.end, times.start + end * times.step)
-            times = Times(first, max(first, last), times.step)
+            times = replace(times, start=first, end=max(first, last))
         return ReadSource(str(self), self.vectors[start:end], times, self.tags, windows)

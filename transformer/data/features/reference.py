@@ -193,10 +193,9 @@ def opened(reference: Reference) -> Iterator[BufferedIOBase]:
             yield file
         return
     with source_errors(reference, "a Parquet file", "name rows of Parquet files alone", IndexError):
-        value = _row_value(reference)
+        value = _row_value(*_place(reference))
     if isinstance(value, str):
-        folder = reference.path.rpartition("/")[0]
-        with _file(os.path.join(folder, value)) as file:
+        with _file(_beside(reference, value)) as file:
             yield file
         return
     if not value:
@@ -204,6 +203,24 @@ def opened(reference: Reference) -> Iterator[BufferedIOBase]:
     if not isinstance(value, bytes):
         raise InputError(f"the column {reference.column!r} has no bytes; name another (column=)")
     yield io.BytesIO(value)
+
+
+def named_in_row(reference: Reference) -> str | None:
+    """The path of the file that a row of a Parquet file names, having no bytes itself.
+
+    Raises what reading the row does. Where all rows of a group have bytes, none is read.
+    """
+    if reference.row is None:
+        return None
+    place = _place(reference)
+    if not _lacks_bytes(*place[:-1]):
+        return None
+    value = _row_value(*place)
+    return _beside(reference, value) if isinstance(value, str) else None
+
+
+def _beside(reference: Reference, name: str) -> str:
+    return os.path.join(reference.path.rpartition("/")[0], name)
 
 
 @contextmanager
@@ -232,8 +249,11 @@ def holds_bytes(kind: "pa.DataType") -> bool:
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
-def _row_value(reference: Reference) -> Any:
-    """The bytes of a row, or the path that it has in their place."""
+_Place = tuple[str, str, int, str, int]
+"""Path and state of a Parquet file, row group, column, and row in the group."""
+
+
+def _place(reference: Reference) -> _Place:
     path = reference.path
     row = reference.row
     assert row is not None
@@ -243,8 +263,12 @@ def _row_value(reference: Reference) -> Any:
     if row >= total:
         raise InputError(f"the file has {total:,} rows, and #row= counts from 0; name one of them")
     group = int(np.searchsorted(ends, row, side="right"))
-    values = _row_group(path, state, group, column)
-    value = values[row - (ends[group - 1] if group else 0)].as_py()
+    return path, state, group, column, row - (ends[group - 1] if group else 0)
+
+
+def _row_value(path: str, state: str, group: int, column: str, row: int) -> Any:
+    """The bytes of a row, or the path that it has in their place."""
+    value = _row_group(path, state, group, column)[row].as_py()
     if isinstance(value, dict):
         return value.get("bytes") or value.get("path")
     return value
@@ -268,6 +292,24 @@ def _row_groups(path: str, state: str, column: str | None) -> tuple[str, tuple[i
             known = ", ".join(schema.names)
             raise InputError(f"no column {column!r} (columns: {known}); name one of them (column=)")
         return column, tuple(int(end) for end in np.cumsum(sizes))
+
+
+@lru_cache(maxsize=64)
+def _lacks_bytes(path: str, state: str, group: int, column: str) -> bool:
+    """Whether a row of the group may have no bytes."""
+    import pyarrow.parquet as pq
+
+    with _file(path) as file, pq.ParquetFile(file, pre_buffer=False) as parquet:
+        metadata = parquet.metadata.row_group(group)
+        for index in range(metadata.num_columns):
+            chunk = metadata.column(index)
+            if chunk.path_in_schema in (column, f"{column}.bytes"):
+                is_text = chunk.path_in_schema == column and not holds_bytes(
+                    parquet.schema_arrow.field(column).type
+                )
+                counted = chunk.statistics
+                return is_text or counted is None or counted.null_count != 0
+    return True
 
 
 # Rows are often read one after another, and Parquet unpacks groups of them; the last stays in

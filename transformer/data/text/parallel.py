@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from transformer.common.errors import InputError
 from transformer.common.files import given_path, remembered
-from transformer.data.features.reference import Reference, holds_bytes
+from transformer.data.features.reference import Reference, holds_bytes, named_in_row
 from transformer.data.text.lines import MAX_LINE, file_digest, is_large, read_lines, too_long
 
 if TYPE_CHECKING:
@@ -139,11 +139,8 @@ class Corpus:
             digest.update(f"{file_format(path)} {path.suffix == '.gz'} ".encode())
             digest.update(file_digest(path, cache))
         if self.source_files:
-            # Bytes in the rows of the file are in its digest.
-            rows = f"{self.paths[0]}#row="
             for source, _ in self:
-                if not source.startswith(rows):
-                    digest.update(source_state(source).encode())
+                digest.update(source_state(source, known=self.paths[0].absolute()).encode())
         return digest.hexdigest()
 
     def count(self, cache: Path) -> int:
@@ -169,13 +166,27 @@ def beside(source: str, folder: str) -> str:
     return f"{folder}/{source}"
 
 
-def source_state(source: str) -> str:
-    """What changes when the file of a source does; nothing is read."""
+def source_state(source: str, known: Path | None = None) -> str:
+    """What changes when the files of a source do, but for one that is ``known`` already.
+
+    They are that of its path, and the one that a row of a Parquet file names. A file of another
+    machine counts as unchanged.
+    """
     try:
-        state = os.stat(Reference.parse(source).path)
-    except OSError:
+        reference = Reference.parse(source)
+        paths = [path for path in (reference.path, named_in_row(reference)) if path is not None]
+        states = [_file_state(path) for path in paths if path != str(known)]
+    except (OSError, ValueError, InputError):
         return f"{source} is not there\n"  # reading it tells why
-    return f"{source} {state.st_size} {state.st_mtime_ns}\n"
+    # The digest of a known file has this row.
+    return f"{source} {' '.join(states)}\n" if states else ""
+
+
+def _file_state(path: str) -> str:
+    if "://" in path and not path.startswith("file://"):
+        return ""
+    state = os.stat(given_path(path.removeprefix("file://")))
+    return f"{state.st_size} {state.st_mtime_ns}"
 
 
 def at_speeds(pairs: Iterable[Pair], speeds: Sequence[float]) -> Iterator[Pair]:

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from transformer.common.errors import BadSource, InputError
 from transformer.common.schema import typed
 from transformer.data.features.extractor import FeatureExtractor
-from transformer.data.features.read_source import ReadSource
+from transformer.data.features.read_source import ReadSource, Times
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.vocabulary import Vocabulary
 from transformer.settings.sources import SourceConfig
@@ -53,9 +53,9 @@ class VectorSource(Vocabulary):
         """A source to translate with its vectors, also a long one (`FeatureExtractor.read`)."""
         return source if isinstance(source, ReadSource) else self.extractor.read(source)
 
-    def labels(self, row: Vectors, start: float = 0.0) -> list[str]:
+    def labels(self, row: Vectors, times: Times | None = None) -> list[str]:
         """Names of the vectors of a source: a time, or the place in a picture."""
-        return self.extractor.labels(row, start)
+        return self.extractor.labels(row, times)
 
     def split(
         self, sentences: Sequence[str], seeds: Sequence[int] | None = None

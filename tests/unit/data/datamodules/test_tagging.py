@@ -1,11 +1,13 @@
 """Which tagged text is read and which left out, where a word carries its tag, what is refused."""
 
 from collections.abc import Iterable
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from sentencepiece import SentencePieceTrainer
 
 from tests.helpers.data.conllu import format_conllu
 from tests.helpers.data.corpora import data_config, data_run, first_epoch, tokenizer_config
@@ -15,7 +17,8 @@ from transformer.data.batching.batch import UNTAGGED, TaggedBatch
 from transformer.data.batching.batch_sequence import BatchKey
 from transformer.data.datamodules.tagging import TaggedDataset, TaggingData
 from transformer.data.text.conllu import UPOS, TaggedSentence
-from transformer.settings.tokenizer import EOS
+from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.settings.tokenizer import EOS, UNK, TokenizerConfig
 
 SENTENCES = [
     TaggedSentence(("a", "xylophone", "."), ("DET", "NOUN", "PUNCT")),
@@ -57,6 +60,28 @@ def test_a_word_is_classified_at_its_first_subword() -> None:
         "<0x81>",
     ]
     assert [UPOS[tag] for tag in batch.tags[1] if tag != UNTAGGED] == ["SYM", "VERB"]
+
+
+def test_a_word_that_the_normalizer_removes_keeps_its_tag(tmp_path: Path) -> None:
+    model = BytesIO()
+    SentencePieceTrainer.train(
+        sentence_iterator=iter(["a dog runs"] * 9),
+        model_writer=model,
+        vocab_size=12,
+        hard_vocab_limit=False,
+        minloglevel=2,
+    )
+    (tmp_path / "spm.model").write_bytes(model.getvalue())
+    config = TokenizerConfig(
+        algorithm="sentencepiece", file=str(tmp_path / "spm.model"), vocab_size=None
+    )
+    tokenizer = Tokenizer.train(config, lambda: [("", "")])
+    assert tokenizer.encode_source(["\u200b"]) == [[]]
+    sentence = TaggedSentence(("a", "\u200b", "dog"), ("DET", "X", "NOUN"))
+    batch = TaggedDataset([sentence], tokenizer)[BatchKey(0, torch.tensor([0]).numpy())]
+    a, dog = tokenizer.encode_source(["a", "dog"])
+    assert batch.source[0].tolist() == [*a, UNK, *dog, EOS]
+    assert [UPOS[tag] for tag in batch.tags[0] if tag != UNTAGGED] == ["DET", "X", "NOUN"]
 
 
 def words(batches: Iterable[TaggedBatch]) -> int:

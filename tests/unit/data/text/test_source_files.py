@@ -49,6 +49,23 @@ def test_a_changed_file_changes_the_fingerprint_of_its_text(tmp_path: Path) -> N
     assert source_state(f"{tmp_path}/a.wav#t=1,2").startswith(f"{tmp_path}/a.wav#t=1,2 2 ")
 
 
+def test_a_changed_file_behind_a_row_or_url_changes_the_fingerprint(tmp_path: Path) -> None:
+    kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    rows = [{"bytes": b"known", "path": "no.wav"}, {"bytes": None, "path": "a.wav"}]
+    table = pa.table({"sound": pa.array(rows, kind), "en": ["one", "two"]})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    (tmp_path / "row.tsv").write_text("rows.parquet#row=1\tone\n")
+    (tmp_path / "url.tsv").write_text(f"file://{tmp_path}/a.wav\tone\n")
+    files = [tmp_path / name for name in ("rows.parquet", "row.tsv", "url.tsv")]
+    corpora = [replace(Corpus.of(file, "sound", "en"), source_files=True) for file in files]
+    prints = []
+    for content in (b"1", b"22"):
+        (tmp_path / "a.wav").write_bytes(content)
+        prints.append([corpus.fingerprint() for corpus in corpora])
+    for before, after in zip(*prints, strict=True):
+        assert before != after
+
+
 def test_speeds_multiply_and_a_blank_source_stays_blank() -> None:
     pairs = [("a.wav#speed=0.5", "one"), ("", "")]
     spoken = [source for source, _ in at_speeds(pairs, [1.0, 1.5])]
