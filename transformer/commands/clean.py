@@ -89,7 +89,7 @@ def _load_models(config: CleanConfig, loaded: Loaded) -> list[CrossEntropies]:
 
 def _cross_entropies(name: str, score: Scorer, pairs: Sequence[Pair]) -> list[float]:
     with errors_name(name):
-        return [-target.log_probability / len(target.tokens) for target in score(pairs, first=None)]
+        return [-target.mean_log_probability for target in score(pairs, first=None)]
 
 
 def _reporting(

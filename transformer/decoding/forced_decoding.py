@@ -40,6 +40,13 @@ class TargetScore:
     """The subwords, and the end."""
     token_log_probabilities: tuple[float, ...]
     """Of each token, given the tokens before it."""
+    given: int = 0
+    """The number of tags that the tokens begin with, which add nothing to the score."""
+
+    @property
+    def mean_log_probability(self) -> float:
+        """Of a subword, or of the end."""
+        return self.log_probability / (len(self.tokens) - self.given)
 
 
 def score_pairs(
@@ -63,13 +70,14 @@ def score_pairs(
     fits = [limit is None or length <= limit for length in positions_needed(encoded)]
     fitting = iter(score_subwords(model, list(compress(encoded, fits)), batch_tokens))
     scores = [next(fitting) if fit else [-math.inf] for fit in fits]
-    tags = tokenizer.tags.given
-    # As in the search, the tags of a target add nothing to the score; a blank target has none.
-    scores = [[0.0] * tags + row[tags:] if len(row) > 1 else row for row in scores]
-    return [
-        TargetScore(math.fsum(row), (*tokenizer.subwords(target), "</s>"), tuple(row))
-        for (_, target), row in zip(encoded, scores, strict=True)
-    ]
+    scored = []
+    for (_, target), row in zip(encoded, scores, strict=True):
+        # As in the search, the tags of a target add nothing to the score; a blank target has none.
+        given = tokenizer.tags.given if len(row) > 1 else 0
+        values = [0.0] * given + row[given:]
+        tokens = (*tokenizer.subwords(target), "</s>")
+        scored.append(TargetScore(math.fsum(values), tokens, tuple(values), given))
+    return scored
 
 
 def score_subwords(

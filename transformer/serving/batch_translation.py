@@ -229,7 +229,7 @@ def _with_confidence(
         confident.append(
             replace(
                 result,
-                confidence=_mean_probability(log_probabilities),
+                confidence=math.exp(scored.mean_log_probability),
                 word_confidence=tuple(
                     _mean_probability(by_word[word]) for word in sorted(by_word) if word >= 0
                 ),

@@ -10,6 +10,7 @@ from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer, tiny_trans
 from tests.helpers.model.models import tiny_transformer
 from tests.helpers.model.tolerance import assert_close
 from transformer.common.errors import InputError
+from transformer.data.tokenization.tags import SourceTags, TaggedText, Tags
 from transformer.decoding.forced_decoding import (
     Attended,
     forced_attention,
@@ -35,6 +36,20 @@ def test_a_hypothesis_scores_as_in_its_search(batch_tokens: int) -> None:
     rows = score_subwords(translator.model, pairs, batch_tokens)
     assert [len(row) for row in rows] == [len(target) + 1 for _, target in pairs]
     assert [math.fsum(row) for row in rows] == pytest.approx(expected, abs=1e-4)
+
+
+def test_given_tags_have_no_share_in_a_mean() -> None:
+    tokenizer = tiny_tokenizer().with_tags(Tags(targets=("de",), both_sides=True))
+    model = tiny_transformer(
+        source_vocab_size=tokenizer.source_vocab_size,
+        target_vocab_size=tokenizer.target_vocab_size,
+    )
+    sources = [TaggedText(text, SourceTags("de")) for text in ("a dog", "")]
+    pair, blank = score_pairs(model, tokenizer, list(zip(sources, ("ein", ""), strict=True)))
+    assert pair.tokens[0] == "<2 de>" and pair.token_log_probabilities[0] == 0.0
+    count = len(tokenizer.encode_target(["ein"])[0]) + 1
+    assert pair.mean_log_probability == pytest.approx(pair.log_probability / count)
+    assert blank.mean_log_probability == blank.log_probability < 0
 
 
 def test_what_cannot_be_scored_is_named() -> None:
