@@ -44,7 +44,7 @@ def test_given_tags_have_no_share_in_a_mean() -> None:
         source_vocab_size=tokenizer.source_vocab_size,
         target_vocab_size=tokenizer.target_vocab_size,
     )
-    sources = [TaggedText(text, SourceTags("de")) for text in ("a dog", "")]
+    sources = [TaggedText(text, SourceTags("de", source="de")) for text in ("a dog", "")]
     pair, blank = score_pairs(model, tokenizer, list(zip(sources, ("ein", ""), strict=True)))
     assert pair.tokens[0] == "<2 de>" and pair.token_log_probabilities[0] == 0.0
     count = len(tokenizer.encode_target(["ein"])[0]) + 1

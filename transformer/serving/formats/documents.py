@@ -172,7 +172,8 @@ async def translate_document(
     for part in _parts(document.texts):
         while True:
             try:
-                translations += await translate_marked(translate, part, options)
+                translated = await translate_marked(translate, part, options)
+                translations += [one.text for one in translated]
                 break
             except (QueueFull, TimeoutError):
                 if not patient:

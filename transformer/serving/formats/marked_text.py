@@ -2,9 +2,10 @@
 
 import asyncio
 import re
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from itertools import chain, islice
+from typing import Any, NamedTuple
 
 from transformer.common.errors import InputError
 from transformer.serving.batch_translation import (
@@ -33,9 +34,16 @@ _Asked = tuple[str, bool]
 """A sentence, and whether it needs links."""
 
 
+class MarkedTranslation(NamedTuple):
+    """A translation with marks, and the failures of its sentences."""
+
+    text: MarkedText
+    flags: tuple[str, ...]
+
+
 async def translate_marked(
     translate: Translate, texts: Sequence[MarkedText], options: Options
-) -> list[MarkedText]:
+) -> list[MarkedTranslation]:
     """Translate texts; each mark is once in a translation, around neighbors.
 
     Texts with marks between words need links. If a sentence is too long for links, or the model
@@ -101,12 +109,15 @@ def _marked(
     plain: PlainText,
     parts: Sequence[tuple[Part, bool]],
     translations: dict[_Asked, SentenceTranslation],
-) -> MarkedText:
+) -> MarkedTranslation:
     blank = SentenceTranslation("", "")
-    translated = [(part, translations.get((part.sentence, links), blank)) for part, links in parts]
-    if all(is_copy(sentence) for _, sentence in translated):
-        return text
-    return nest(text, project(plain, TextTranslation(tuple(translated))))
+    translated = TextTranslation(
+        tuple((part, translations.get((part.sentence, links), blank)) for part, links in parts)
+    )
+    flags = tuple(translated.flags)
+    if all(is_copy(sentence) for _, sentence in translated.parts):
+        return MarkedTranslation(text, flags)
+    return MarkedTranslation(nest(text, project(plain, translated)), flags)
 
 
 async def visible_texts(sources: Sequence[str], rules: Rules | None) -> Sequence[str]:
@@ -129,10 +140,18 @@ async def translate_texts(
         return await translate(texts, options)
     # In a thread: a long source must not block other clients.
     parsed = await asyncio.to_thread(lambda: [parse(text, rules) for text in texts])
-    blocks = [part.text for parts in parsed for part in parts if not isinstance(part, str)]
+    blocks = [[part.text for part in parts if not isinstance(part, str)] for parts in parsed]
     plain = Options(options.direction, splitting=options.splitting, constrain=options.constrain)
-    rest = iter(await translate_marked(translate, blocks, plain))
-    sources = await asyncio.to_thread(lambda: [written(parts, rest) for parts in parsed])
+    rest = iter(await translate_marked(translate, list(chain.from_iterable(blocks)), plain))
+    translations = [list(islice(rest, len(of_source))) for of_source in blocks]
+
+    def write() -> Iterator[SentenceTranslation]:
+        for parts, of_source in zip(parsed, translations, strict=True):
+            text = written(parts, iter([translation.text for translation in of_source]))
+            flags = dict.fromkeys(chain.from_iterable(one.flags for one in of_source))
+            yield SentenceTranslation("", text, flags=tuple(flags))
+
     return [
-        TextTranslation(((Part("", ""), SentenceTranslation("", source)),)) for source in sources
+        TextTranslation(((Part("", ""), sentence),))
+        for sentence in await asyncio.to_thread(lambda: list(write()))
     ]

@@ -2,8 +2,8 @@
 
 1. ``PlainText`` is the text without its marks, which is translated.
 2. ``project`` cuts each word of the translation into leading punctuation, core and trailing
-   punctuation. Each of these cells takes the marks of its partner in the source. A kept span goes
-   beside the translation of its neighbor.
+   punctuation. Each of these cells takes the marks of its partner in the source; a placeholder has
+   those that it has there. A kept span goes beside the translation of its neighbor.
 3. ``nest`` puts marks around the cells so that they nest as in the source.
 
 Source: html.cpp of https://github.com/browsermt/bergamot-translator.
@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate, pairwise, takewhile
 from typing import Any, NamedTuple
 
+from transformer.data.text.placeholders import PLACEHOLDER
 from transformer.serving.batch_translation import SentenceTranslation, TextTranslation
 
 
@@ -210,7 +211,34 @@ def _sentence(plain: PlainText, start: int, sentence: SentenceTranslation) -> li
         for kind, (text, _) in enumerate(_cut(chunk)):
             if text:
                 cells += _part(plain, text, kind, partners, last if kind == 2 else [])
-    return cells
+    return list(_with_placeholders(cells, plain, start, sentence))
+
+
+def _with_placeholders(
+    cells: Sequence[Cell], plain: PlainText, start: int, sentence: SentenceTranslation
+) -> Iterator[Cell]:
+    """Each placeholder as it stands in the source: punctuation in it is no end of a word."""
+    offsets: defaultdict[str, deque[int]] = defaultdict(deque)
+    for match in PLACEHOLDER.finditer(sentence.source):
+        offsets[match[0]].append(start + match.start())
+    matches = [
+        (match.start(), match.end(), offsets[match[0]].popleft())
+        for match in PLACEHOLDER.finditer(sentence.text)
+        if offsets[match[0]]
+    ]
+    end = 0
+    for cell in cells:
+        begin, end = end, end + len(cell.text)
+        written = begin
+        for first, last, offset in matches:
+            if begin < last and first < end:
+                if written < first:
+                    yield cell._replace(text=cell.text[written - begin : first - begin])
+                if begin <= first:
+                    yield from plain.copy(offset, offset + last - first)
+                written = last
+        if written < end:
+            yield cell._replace(text=cell.text[written - begin :])
 
 
 def _linked(sentence: SentenceTranslation, sources: int, targets: int) -> list[list[int]]:
