@@ -282,10 +282,12 @@ def test_failures_are_counted_and_on_request_told(model: Translator) -> None:
             for _ in range(2):
                 answer = ask(f"{address}/translate", asked | {"alternatives": 2})[1]
                 assert answer.get("flags") == told
+            html = asked | {"q": f"<p>{asked['q']}</p>", "format": "html"}
+            assert ask(f"{address}/translate", html)[1].get("flags") == told
             metrics = requests.get(f"{address}/metrics", timeout=60).text
-            assert 'translate_failures_total{flag="empty"} 1.0' in metrics
+            assert 'translate_failures_total{flag="empty"} 2.0' in metrics
             # A remembered translation counts once.
-            assert "translate_cache_hits_total 1.0" in metrics
+            assert "translate_cache_hits_total 2.0" in metrics
 
 
 def test_keys_and_limits(model: Translator) -> None:

@@ -64,6 +64,23 @@ def test_any_source_keeps_its_tags_and_nesting(source: str, seed: int) -> None:
     assert nests(result) or not nests(source)
 
 
+@pytest.mark.parametrize(
+    "placeholder", ["{name}", "%1$s", "${x}", "{{ user }}", "http://a.de/x/", "_me@x.org"]
+)
+def test_a_placeholder_stands_as_in_the_source(placeholder: str) -> None:
+    def noisy(words: list[str]) -> tuple[list[str], list[tuple[int, int]]]:
+        """Each word is linked to the one before it, as attention may do."""
+        kept = placeholder.split()
+        written = [word if word.rstrip(".") in kept else word.upper() for word in words]
+        return written, [(max(0, number - 1), number) for number in range(len(words))]
+
+    found = translated(f"<p><b>Dear</b> {placeholder} hello {placeholder}.</p>", noisy)
+    assert f" {placeholder} HELLO {placeholder}." in found
+    # Its own tags stay around it.
+    found = translated(f"<p>Dear <b>{placeholder}</b> hello</p>", noisy)
+    assert f"<p>DEAR <b>{placeholder}" in found
+
+
 GERMAN = dictionary(
     {"the": "das", "big": "große", "house": "Haus", "I": "ich", "see": "sehe"}
     | {"not": "nicht", "in": "", "up": "auf", "old": "sehr alte"},
