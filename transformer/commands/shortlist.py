@@ -67,7 +67,8 @@ def shortlist(config: ShortlistConfig) -> WrittenShortlist:
         raise InputError(f"{split.location}: no pair has 1 to {LONGEST} tokens on each side")
     if split.links is not None:
         links = islice(split.word_links(), 0, None, step)
-        lexicon = linked_lexicon(pairs, links, tokenizer)
+        texts = islice(split, 0, None, step)
+        lexicon = linked_lexicon(texts, pairs, links, tokenizer)
         method = "word links"
     else:
         lexicon = ibm_model_1(short, size, config.iterations)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain, dropwhile, islice
 from typing import cast
 
 import torch
@@ -11,8 +10,7 @@ from torch import Tensor
 
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import Row, Source, collate
-from transformer.data.text.word_alignment import NO_WORD, Link, Links, subword_words
-from transformer.data.tokenization.tags import is_tag
+from transformer.data.text.word_alignment import NO_WORD, Link, Links
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.batching import bucket_batches, check_lengths, pair_lengths
 from transformer.model.attention.record_weights import recording
@@ -94,10 +92,13 @@ def align(
     with evaluating(model):
         maps = batched_attention(model, encoded, head, batch_tokens)
     return [
-        joined_links(
-            [weights], [tokenizer.source_subwords(source)], [tokenizer.subwords(target)], near_best
+        word_links(
+            weights,
+            tokenizer.source_words(source, text),
+            tokenizer.target_words(target, translation),
+            near_best,
         )
-        for weights, (source, target) in zip(maps, encoded, strict=True)
+        for weights, (source, target), (text, translation) in zip(maps, encoded, pairs, strict=True)
     ]
 
 
@@ -172,28 +173,22 @@ def word_links(
 
 def joined_links(
     maps: Sequence[Float[Tensor, "_ _"]],
-    sources: Sequence[Sequence[str]],
-    targets: Sequence[Sequence[str]],
+    sources: Sequence[Sequence[int]],
+    targets: Sequence[Sequence[int]],
     near_best: float,
     between: str = " ",
 ) -> Links:
     """`word_links` of the parts of one text, whose target words are numbered through.
 
-    ``maps`` have the shape ``target source`` of each part.
-    A part of the source may continue the last word of the part before it; a target does so if
-    nothing stands ``between`` the targets.
+    ``maps`` have the shape ``target source`` of each part. ``sources`` are numbers of words of the
+    whole text, ``targets`` of each part. A part of the source may continue the last word of the
+    part before it; a target does so if nothing stands ``between`` the targets.
     """
-    # Each part begins with the tags of the text, which would end the word that it continues.
-    texts = [list(dropwhile(is_tag, source)) for source in sources]
-    words = iter(subword_words(list(chain.from_iterable(texts))))
     links: set[Link] = set()
     count = 0
-    for weights, source, text, target in zip(maps, sources, texts, targets, strict=True):
-        tags = [NO_WORD] * (len(source) - len(text))
-        part_words = [*tags, *islice(words, len(text))]
+    for weights, part_words, target_words in zip(maps, sources, targets, strict=True):
         first = min((word for word in part_words if word != NO_WORD), default=0)
         source_words = [word if word == NO_WORD else word - first for word in part_words]
-        target_words = subword_words(target)
         part_links = word_links(weights, source_words, target_words, near_best)
         links |= {(s + first, t + count) for s, t in part_links}
         last = max(target_words, default=NO_WORD)

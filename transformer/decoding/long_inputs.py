@@ -133,12 +133,19 @@ def part_lengths(subwords: Sequence[str], limit: int) -> list[int]:
         equal = start + math.ceil(remaining / parts)
         # The largest cut first.
         cuts = range(start + limit, start, -1)
-        words = [cut for cut in cuts if subwords[cut].startswith(WORD_START)]
-        ends = [cut for cut in words if subwords[cut - 1].endswith(SENTENCE_ENDS)]
+        words = [cut for cut in cuts if _is_between_words(subwords[cut - 1], subwords[cut])]
+        ends = [
+            cut for cut in words if subwords[cut - 1].rstrip(WORD_START).endswith(SENTENCE_ENDS)
+        ]
         cut = ends[0] if ends else min(words or [equal], key=lambda cut: abs(cut - equal))
         lengths.append(cut - start)
         start = cut
     return [*lengths, len(subwords) - start]
+
+
+def _is_between_words(before: str, after: str) -> bool:
+    # Byte pairs with a suffix mark the end of a word.
+    return after.startswith(WORD_START) or (len(before) > 1 and before.endswith(WORD_START))
 
 
 def window_lengths(vectors: Float[np.ndarray, "length channel"], limit: int) -> list[int]:

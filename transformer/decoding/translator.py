@@ -22,7 +22,7 @@ from transformer.common.files import given_path
 from transformer.common.hub import is_hub_name
 from transformer.data.features.read_source import ReadSource
 from transformer.data.text.phrases import occurs
-from transformer.data.text.word_alignment import Links, format_links
+from transformer.data.text.word_alignment import NO_WORD, Links, format_links
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner, batched_attention, joined_links
 from transformer.decoding.batched_search import (
@@ -376,8 +376,8 @@ class Translator:
                 maps = batched_attention(self.model, pairs, aligner.head, self.batch_tokens)
             parts = zip(beams, maps, strict=True)
             translations = [
-                self._join(segments, list(islice(parts, len(segments))), attention, linking)
-                for segments in segmented
+                self._join(text, segments, list(islice(parts, len(segments))), attention, linking)
+                for text, segments in zip(texts, segmented, strict=True)
             ]
         return [
             translation.checked(constraint)
@@ -566,6 +566,7 @@ class Translator:
 
     def _join(
         self,
+        text: str,
         segments: list[Segment],
         parts: list[tuple[list[Hypothesis], Tensor]],
         attention: bool,
@@ -585,9 +586,13 @@ class Translator:
         links = None
         if aligner is not None:
             best = [beam[0] for beam, _ in parts]
-            targets = [self.tokenizer.subwords(hypothesis.tokens) for hypothesis in best]
-            between = blank_between(hypothesis_texts(best, self.tokenizer))
-            links = joined_links(maps, source, targets, aligner.near_best, between)
+            texts = hypothesis_texts(best, self.tokenizer)
+            targets = [
+                self.tokenizer.target_words(hypothesis.tokens, of_part)
+                for hypothesis, of_part in zip(best, texts, strict=True)
+            ]
+            words = self._source_words(segments, text)
+            links = joined_links(maps, words, targets, aligner.near_best, blank_between(texts))
         return Translation(
             text=nbest[0].text,
             score=nbest[0].score,
@@ -605,6 +610,17 @@ class Translator:
                 if segment.times is not None
             ),
         )
+
+    def _source_words(self, segments: Sequence[Segment], text: str) -> list[list[int]]:
+        """The number of the word of each subword of the parts; each begins with the tags."""
+        subwords = [segment.subwords for segment in segments]
+        tags = [self.tokenizer.leading_tags(of_part) for of_part in subwords]
+        counted = [of_part[count:] for of_part, count in zip(subwords, tags, strict=True)]
+        words = iter(self.tokenizer.source_words(list(chain.from_iterable(counted)), text))
+        return [
+            [*[NO_WORD] * count, *islice(words, len(of_part))]
+            for count, of_part in zip(tags, counted, strict=True)
+        ]
 
     def _labels(self, segment: Segment) -> list[str]:
         """The source subwords, or the times or places of vectors."""

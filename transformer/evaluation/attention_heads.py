@@ -17,8 +17,8 @@ from torch import Tensor
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import Row
 from transformer.data.corpora.evaluation_text import run_split
-from transformer.data.text.parallel import AnotherTarget
-from transformer.data.text.word_alignment import Links, WordLinks, subword_words
+from transformer.data.text.parallel import AnotherTarget, Pair
+from transformer.data.text.word_alignment import Links, WordLinks
 from transformer.decoding.alignment import word_links
 from transformer.decoding.batching import bucket_batches, pair_lengths, positions_needed
 from transformer.decoding.forced_decoding import forced_attention
@@ -157,6 +157,8 @@ class EncodedPair:
     source: Row
     target: list[int]
     gold: WordLinks | None = None
+    texts: Pair = ("", "")
+    """That of the ids, where ``gold`` is known."""
 
 
 def corpus_pairs(
@@ -172,8 +174,8 @@ def corpus_pairs(
     pairs = translator.tokenizer.encode_pairs([pair for pair, _ in chosen])
     limit = translator.model.max_length or sys.maxsize
     encoded = [
-        EncodedPair(source, target, links)
-        for (source, target), (_, links) in zip(pairs, chosen, strict=True)
+        EncodedPair(source, target, links, texts)
+        for (source, target), (texts, links) in zip(pairs, chosen, strict=True)
         if len(source) and target and positions_needed([(source, target)])[0] <= limit
     ]
     if not encoded:
@@ -226,8 +228,8 @@ def _propose(
     near_best = translator.aligner.near_best
     for row, pair in enumerate(pairs):
         sure, possible = pair.gold or ((), ())
-        source_words = subword_words(tokenizer.source_subwords(pair.source))
-        target_words = subword_words(tokenizer.subwords(pair.target))
+        source_words = tokenizer.source_words(pair.source, pair.texts[0])
+        target_words = tokenizer.target_words(pair.target, pair.texts[1])
         for layer, weights in enumerate(layers):
             real = weights[row, :, : len(target_words), : len(source_words)].float().cpu()
             for head, of_head in enumerate(real):

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from transformer.common.errors import InputError
 from transformer.data.text.phrases import is_unspaced
-from transformer.data.text.word_alignment import Link, subword_words
+from transformer.data.text.word_alignment import NO_WORD, Link
 from transformer.data.tokenization.tags import with_tags
 from transformer.decoding.alignment import Aligner
 from transformer.decoding.constraints.request import Constraints
@@ -222,7 +222,9 @@ def _with_confidence(
     confident = []
     for result, scored in zip(results, scores, strict=True):
         log_probabilities = scored.token_log_probabilities
-        words = subword_words(scored.tokens[:-1])
+        [subwords] = translator.tokenizer.encode_target([result.text])
+        words = [NO_WORD] * scored.given
+        words += translator.tokenizer.target_words(subwords, result.text)
         by_word: dict[int, list[float]] = {}
         for word, log_probability in zip(words, log_probabilities, strict=False):
             by_word.setdefault(word, []).append(log_probability)

@@ -42,3 +42,39 @@ def byte_level_file(path: Path, texts: Iterable[str], size: int = 400) -> str:
     tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
     tokenizer.save(str(path))
     return str(path)
+
+
+def word_piece_file(path: Path, texts: Iterable[str], size: int = 200) -> str:
+    """Train WordPiece with the pre-tokenizer of BERT, which cuts punctuation off."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    symbols = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=size, special_tokens=symbols, show_progress=False
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.save(str(path))
+    return str(path)
+
+
+def suffix_file(path: Path, texts: Iterable[str], size: int = 60) -> str:
+    """Train byte pairs of characters that mark the end of a word."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    ending = {"end_of_word_suffix": "</w>"}
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", **ending))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.decoder = decoders.BPEDecoder(suffix="</w>")
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        special_tokens=["<pad>", "<unk>", "<s>", "</s>"],
+        show_progress=False,
+        **ending,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.save(str(path))
+    return str(path)

@@ -49,11 +49,11 @@ def tiny_translator(batch_tokens: int = 200, **changes: Any) -> Translator:
     searching = {
         name: changes.pop(name) for name in list(changes) if hasattr(search_config(), name)
     }
-    model = tiny_transformer(
-        source_vocab_size=tokenizer.source_vocab_size,
-        target_vocab_size=tokenizer.target_vocab_size,
-        **changes,
-    )
+    sizes = {
+        "source_vocab_size": tokenizer.source_vocab_size,
+        "target_vocab_size": tokenizer.target_vocab_size,
+    }
+    model = tiny_transformer(**(sizes | changes))
     with torch.no_grad():
         model.projection.weight.mul_(2)
     return Translator(model, tokenizer, search_config(**searching), batch_tokens, aligner=aligner)

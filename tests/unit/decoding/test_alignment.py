@@ -1,5 +1,7 @@
 """Word links from the cross-attention, of translations and of given sentence pairs."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -8,6 +10,7 @@ from tests.helpers.model.tolerance import assert_close
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import collate
 from transformer.data.text.word_alignment import NO_WORD, subword_words, word_count
+from transformer.data.tokenization.tags import SourceTags, TaggedText, Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import (
     Aligner,
@@ -17,6 +20,7 @@ from transformer.decoding.alignment import (
     word_links,
 )
 from transformer.decoding.forced_decoding import attention_maps
+from transformer.decoding.long_inputs import SourceLimits
 from transformer.model.head_masks import HeadName
 
 SOURCES = [source for source, _ in PAIRS]
@@ -38,22 +42,35 @@ def test_word_links() -> None:
 
 def test_a_part_continues_the_last_source_word_after_its_tags() -> None:
     # One word of three subwords, cut after the second; each part begins with the tag.
-    sources = [["<2 de>", "▁日", "本"], ["<2 de>", "語"]]
+    sources = [[NO_WORD, 0, 0], [NO_WORD, 0]]
     maps = [torch.tensor([[0.1, 0.9, 0.0], [0.1, 0.0, 0.9]]), torch.tensor([[0.9, 0.1]])]
-    assert joined_links(maps, sources, [["▁Ja", "▁pan"], ["▁ish"]], 0.6) == {(0, 0), (0, 1), (0, 2)}
+    assert joined_links(maps, sources, [[0, 1], [0]], 0.6) == {(0, 0), (0, 1), (0, 2)}
+    # The translator numbers them so.
+    tokenizer = tiny_tokenizer().with_tags(Tags(targets=("de",)))
+    translator = replace(
+        tiny_translator(
+            source_vocab_size=tokenizer.source_vocab_size,
+            target_vocab_size=tokenizer.target_vocab_size,
+        ),
+        tokenizer=tokenizer,
+        limits=SourceLimits(longest=6, usual=6),
+    )
+    [found] = translator.translate([TaggedText("xylophonists", SourceTags("de"))], alignment=True)
+    assert found.parts > 1 and found.alignment
+    assert {source for source, _ in found.alignment} == {0}
 
 
 def test_without_blanks_a_part_continues_the_last_target_word(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     maps = [torch.ones(1, 1)] * 3
-    sources = [["▁a"], ["▁b"], ["▁c"]]
-    targets = [["▁日本。"], ["▁"], ["▁語。"]]
+    sources = [[0], [1], [2]]
+    targets = [[0], [NO_WORD], [0]]
     assert joined_links(maps, sources, targets, 0.6, "") == {(0, 0), (2, 0)}
     assert joined_links(maps, sources, targets, 0.6, " ") == {(0, 0), (2, 1)}
     # A model that writes one word for each part.
     monkeypatch.setattr(Tokenizer, "decode_target", lambda self, rows: ["日本。"] * len(rows))
-    monkeypatch.setattr(Tokenizer, "subwords", lambda self, row: ["▁日", *["本"] * (len(row) - 1)])
+    monkeypatch.setattr(Tokenizer, "target_words", lambda self, row, text: [0] * len(row))
     [whole] = tiny_translator(max_length=24).translate([" ".join(SOURCES)], alignment=True)
     assert whole.text == "日本。" * 4 and whole.alignment
     assert {target for _, target in whole.alignment} == {0}

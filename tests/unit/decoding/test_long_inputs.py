@@ -28,6 +28,8 @@ from transformer.settings.tokenizer import TokenizerConfig
         ("▁a . ▁b ▁c ▁d", 4, [2, 3]),  # rather after a sentence
         ("▁a . ▁b ! ▁c ▁d", 5, [4, 2]),  # rather after the last one
         ("▁a b c d e", 2, [2, 2, 1]),  # inside a word
+        ("a b▁ c d▁ e▁", 3, [2, 3]),  # a word that ends with the mark
+        ("a .▁ b▁ c▁ d▁", 4, [2, 3]),
     ],
 )
 def test_part_lengths(subwords: str, limit: int, lengths: list[int]) -> None:

@@ -16,7 +16,7 @@ from transformer.data.batching.batch import Batch, Row, collate, shaped
 from transformer.data.batching.batch_sequence import BatchKey, EpochLengths, Lengths, PlannedDataset
 from transformer.data.binarized.corpus import SIDES, EncodedCorpus, Indices
 from transformer.data.text.parallel import Pair
-from transformer.data.text.word_alignment import linked_subwords, subword_words
+from transformer.data.text.word_alignment import linked_subwords
 from transformer.data.text_noise import (
     JOINED,
     KINDS,
@@ -271,32 +271,33 @@ class BatchDataset(PlannedDataset[Batch]):
         self._pairs = pairs
         self._sampler = sampler
         self._augmented: AugmentedCorpus | None = None
-        # With word links: source and target subwords as spelled, by id.
-        self._spelling: tuple[list[str], list[str]] | None = None
+        self._has_links = links
         if augmentation is not None and augmentation.active:
             # Threads of SentencePiece cost more than they save on a part of a batch.
             self._sampler = replace(sampler, tokenizer=sampler.tokenizer.in_one_thread())
             self._augmented = AugmentedCorpus(corpus, augmentation, sampler.data.seed, links=links)
-        if links:
-            tokenizer = sampler.tokenizer
-            source = tokenizer.source_subwords(range(tokenizer.source_vocab_size))
-            self._spelling = source, tokenizer.subwords(range(tokenizer.target_vocab_size))
 
     def __getitem__(self, key: BatchKey) -> Batch:
         pairs = self._pairs[key.pairs]
         changed = {} if self._augmented is None else self._augmented.changed(pairs, key.epoch)
         source, target, used = self._sampler.ids(self._corpus, pairs, key.epoch, pairs, changed)
-        if self._spelling is None:
+        if not self._has_links:
             return shaped(collate(source, target), key.shape)
-        source_words, target_words = (
-            [subword_words([spelling[subword] for subword in row]) for row in rows]
-            for spelling, rows in zip(self._spelling, (source, target), strict=True)
-        )
         links = self._corpus.links(pairs)
+        texts = list(zip(*(self._corpus.texts(side, pairs) for side in SIDES), strict=True))
         for index in used:
+            texts[index] = changed[index].pair
             changed_links = changed[index].links
             if changed_links is not None:
                 links[index] = changed_links
+        tokenizer = self._sampler.tokenizer
+        source_words, target_words = (
+            [words(row, pair[side]) for row, pair in zip(rows, texts, strict=True)]
+            for side, words, rows in (
+                (0, tokenizer.source_words, source),
+                (1, tokenizer.target_words, target),
+            )
+        )
         alignments = list(map(linked_subwords, links, source_words, target_words))
         return collate(source, target, alignments)
 

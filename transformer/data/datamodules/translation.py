@@ -222,7 +222,8 @@ class TranslationData(BatchModule):
         split = self._part(name)
         training = name.startswith("train")
         tokenizer = self.tokenizer.tagged(split.tags)
-        texts = training and (tokenizer.config.sampling > 0 or self._augmentation.active)
+        drawn = tokenizer.config.sampling > 0 or self._augmentation.active
+        texts = training and (drawn or bool(self._links))
         pairs: Pairs = split.__iter__
         if training and tokenizer.reads_files:
             pairs = partial(at_speeds, split, self._data.speech.speeds)

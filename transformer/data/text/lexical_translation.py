@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 from jaxtyping import Float, Int
 
-from transformer.data.text.word_alignment import WordLinks, linked_subwords, subword_words
+from transformer.data.text.parallel import Pair
+from transformer.data.text.word_alignment import WordLinks, linked_subwords
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.settings.tokenizer import PAD
 
@@ -20,14 +21,20 @@ _PAIRS = 256
 
 
 def linked_lexicon(
-    pairs: Iterable[IdPair], links: Iterable[WordLinks], tokenizer: Tokenizer
+    texts: Iterable[Pair],
+    pairs: Iterable[IdPair],
+    links: Iterable[WordLinks],
+    tokenizer: Tokenizer,
 ) -> Lexicon:
-    """Relative frequencies of the links: the subwords of two linked words are all linked."""
+    """Relative frequencies of the links: the subwords of two linked words are all linked.
+
+    ``pairs`` are the texts as subword ids.
+    """
     width = tokenizer.target_vocab_size
     linked = [np.zeros(0, np.int64)]
-    for (source, target), word_links in zip(pairs, links, strict=True):
-        source_words = subword_words(tokenizer.source_subwords(source))
-        target_words = subword_words(tokenizer.subwords(target))
+    for text, (source, target), word_links in zip(texts, pairs, links, strict=True):
+        source_words = tokenizer.source_words(source, text[0])
+        target_words = tokenizer.target_words(target, text[1])
         sure = np.array(sorted(word_links.sure), np.int64).reshape(-1, 2)
         at_target, at_source = linked_subwords(sure, source_words, target_words).nonzero()
         linked.append(np.array(source, np.int64)[at_source] * width + np.array(target)[at_target])

@@ -89,7 +89,8 @@ def subword_words(subwords: Sequence[str]) -> list[int]:
     """Return the number of the word, from 0, of each subword, as spelled in the vocabulary.
 
     A search may output subwords that no segmentation has. Then a subword without letters belongs
-    to its neighbor. A tag has NO_WORD, and ends a word.
+    to its neighbor. A subword of several words has the number of the first. A tag has NO_WORD, and
+    ends a word.
     """
     words: list[int] = []
     word = -1
@@ -104,6 +105,10 @@ def subword_words(subwords: Sequence[str]) -> list[int]:
             word += 1
             inside = True
         words.append(word if inside else word + 1)
+        letters = subword.strip(WORD_START)
+        word += letters.count(WORD_START)
+        # Byte pairs with a suffix mark the end of a word.
+        inside = inside and not (letters and subword.endswith(WORD_START))
     return [min(index, word) for index in words]
 
 

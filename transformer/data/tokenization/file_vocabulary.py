@@ -6,7 +6,8 @@ as the file says, and in no other way.
 
 Each segmenter has ``ids``, those of its tokens in order, and ``symbols``, those of pad, unk, bos
 and eos, None for one that it lacks. It cuts texts, without symbols around them, joins ids, and
-names a token as `Vocabulary.spell`.
+names a token as `Vocabulary.spell`; ``spells_words`` is whether U+2581 in a name is a space of the
+text.
 """
 
 import json
@@ -14,6 +15,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import accumulate, chain
 from typing import Any
 
 import sentencepiece
@@ -21,6 +23,7 @@ import sentencepiece
 from transformer.common.errors import InputError, errors_name
 from transformer.common.files import given_path, named
 from transformer.common.packages import require_package
+from transformer.data.text.word_alignment import NO_WORD
 from transformer.data.tokenization.normalization import STAND_IN, WORD_START
 from transformer.data.tokenization.subword_model import Subwords, with_subwords
 from transformer.data.tokenization.tags import Tags
@@ -40,6 +43,8 @@ from transformer.settings.tokenizer import (
 
 class SentencePiece:
     """A model of SentencePiece of any kind, with any ids of its symbols."""
+
+    spells_words = True
 
     def __init__(self, model: bytes, threads: int) -> None:
         if not model:
@@ -75,6 +80,7 @@ class Utf8Bytes:
     CONTENT = b"the bytes of UTF-8, and 125 sentinels"
     BYTES_ALONE = b"the bytes of UTF-8"
     symbols: tuple[int | None, ...] = (0, 2, None, 1)
+    spells_words = True
 
     def __init__(self, model: bytes = CONTENT, threads: int = 1) -> None:
         del threads
@@ -153,6 +159,8 @@ class HuggingFace:
         self._continues = kind.get("continuing_subword_prefix")
         self._ends = kind.get("end_of_word_suffix")
         self._whole = kind["type"] == "WordLevel"
+        # These cut punctuation off, too.
+        self.spells_words = not (self._continues or self._whole)
 
     def cut(self, texts: Sequence[str]) -> list[list[int]]:
         if self._threads == 1:
@@ -167,7 +175,7 @@ class HuggingFace:
     def name(self, token: int) -> str:
         text = str(self._tokenizer.id_to_token(token))
         if text in self._added:
-            return text
+            return text.replace(" ", WORD_START)
         if self._byte_level and all(character in _BYTES for character in text):
             return spell_bytes(bytes(map(_BYTES.__getitem__, text)))
         if self._ends:
@@ -271,6 +279,27 @@ class FileVocabulary(Vocabulary):
         text = self._file.join([token for token in tokens if token is not None])
         # A text of such a model begins with the blank of its first word.
         return text.removeprefix(" ") if self.tags.speech is not None else text
+
+    def words(self, ids: Sequence[int], text: str) -> list[int]:
+        """As `Vocabulary.words`; the spelling alone would not tell.
+
+        A file may take other characters for spaces (nmt_nfkc: U+00A0), leave a word out, or cut
+        punctuation off as WordPiece does.
+        """
+        plain = [token for token in ids if token < self.first_tag]
+        cut = self.split([word for word in text.split(" ") if word])
+        if list(chain.from_iterable(cut)) == plain:
+            of_plain = [number for number, row in enumerate(cut) for _ in row]
+        elif self._file.spells_words and UNK not in plain:
+            return super().words(ids, text)
+        else:
+            # No segmentation of the text, which is what these tokens become.
+            joined = (self.join(plain[: end + 1]) for end in range(len(plain)))
+            of_plain = [max(0, sum(map(bool, part.split(" "))) - 1) for part in joined]
+            # What follows may close the space before it.
+            of_plain = [*accumulate(reversed(of_plain), min)][::-1]
+        numbers = iter(of_plain)
+        return [next(numbers) if token < self.first_tag else NO_WORD for token in ids]
 
     def spell(self, token: int) -> str:
         """Return a token as SentencePiece would spell it; no two have the same spelling."""

@@ -279,6 +279,17 @@ class Tokenizer:
             return self.vector_source.labels(ids)
         return self._source.spelled(ids)
 
+    def source_words(self, ids: Any, text: str) -> list[int]:
+        """The number of the word of each subword of a source text, from 0, by the spaces of the
+        text; NO_WORD is a tag. The vectors of a file are one word."""
+        if self.reads_files:
+            return [0] * len(ids)
+        return self._source.words([*map(int, ids)], text)
+
+    def target_words(self, ids: Row, text: str) -> list[int]:
+        """As `source_words`, of the subwords of a target, or of a translation that became this."""
+        return self._target.words([*map(int, ids)], text)
+
     def with_sampling(self, sampling: float) -> "Tokenizer":
         """Return a tokenizer of the same vocabularies with another strength of sampling."""
         config = replace(self.config, sampling=sampling)

@@ -10,6 +10,7 @@ from itertools import islice
 
 from transformer.common.errors import InputError
 from transformer.common.schema import typed
+from transformer.data.text.word_alignment import subword_words
 from transformer.data.tokenization.normalization import WORD_START
 from transformer.data.tokenization.tags import SENTENCE_END, Tags, is_tag
 from transformer.settings.tokenizer import BOS, EOS, PAD, UNK, TokenizerConfig
@@ -93,6 +94,12 @@ class Vocabulary(ABC):
             else self.tags.spelled[int(token) - self.first_tag]
             for token in ids
         ]
+
+    def words(self, ids: Sequence[int], text: str) -> list[int]:
+        """The number of the word of each token of a text, by the spaces of the text; see
+        `subword_words`. The text may also be what the tokens spell."""
+        del text  # the spelling tells
+        return subword_words(self.spelled(ids))
 
     def grown_from(self, before: "Vocabulary") -> list[list[int]]:
         """Return for each id those of a smaller vocabulary that mean the same, or all its tags."""

@@ -243,7 +243,7 @@ class ConstraintCompiler:
                 end -= self._open_count(constraint)
             forced.append(torch.tensor(prefix[:end][:max_length], dtype=torch.long))
             words.append(prefix[end:])
-        closed = torch.tensor([constraint.closes_word for constraint in requested])
+        closed = torch.tensor([self._needs_space(constraint) for constraint in requested])
         must = [[self._cut(phrase) for phrase in constraint.must] for constraint in requested]
         return CompiledConstraints(
             prefixes=pad_sequence(forced, batch_first=True, padding_value=-1).to(device),
@@ -266,6 +266,14 @@ class ConstraintCompiler:
         unspaced = torch.from_numpy(self.vocabulary.kinds[:, 0] != SPACE)
         unspaced[EOS] = False
         return unspaced
+
+    def _needs_space(self, constraint: Constraints) -> bool:
+        """Whether a space must follow the prefix, which its last subword may spell itself."""
+        if not constraint.closes_word:
+            return False
+        subwords = constraint.prefix_subwords(self.tokenizer)
+        last = self.vocabulary.spellings[subwords[-1]] if subwords else ()
+        return not last or last[-1][1] != SPACE
 
     def _open_count(self, constraint: Constraints) -> int:
         """The subwords of the last word of a prefix. Punctuation is a word, and so is each subword

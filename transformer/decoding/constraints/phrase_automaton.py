@@ -67,7 +67,9 @@ class Vocabulary:
     @classmethod
     def from_tokenizer(cls, tokenizer: Tokenizer) -> "Vocabulary":
         subwords = tokenizer.subwords(range(tokenizer.target_vocab_size))
-        return cls.from_spellings([_spell_subword(*numbered) for numbered in enumerate(subwords)])
+        spellings = [_spell_subword(*numbered) for numbered in enumerate(subwords)]
+        spellings[UNK] = spell(_unknown(tokenizer, subwords))
+        return cls.from_spellings(spellings)
 
     @classmethod
     def from_spellings(cls, spellings: Sequence[Spelling]) -> "Vocabulary":
@@ -137,14 +139,21 @@ def _bytes(spelling: Spelling) -> bytes:
 def _spell_subword(number: int, subword: str) -> Spelling:
     if number in (PAD, BOS, EOS) or is_tag(subword):
         return ()
-    if number == UNK:
-        return spell(" \u2047 ")  # as SentencePiece writes it
     match = _BYTES.fullmatch(subword)
     if match:
         content = bytes.fromhex(match[1].replace("<0x", "").replace(">", ""))
         space = spell(" ") if subword.startswith(WORD_START) else ()
         return (*space, *((byte, _byte_kind(byte)) for byte in content))
     return spell(subword.replace(WORD_START, " "))
+
+
+def _unknown(tokenizer: Tokenizer, subwords: Sequence[str]) -> str:
+    """What UNK becomes in a text: ``" \u2047 "`` in SentencePiece's, nothing in Marian's."""
+    letters = (number for number, subword in enumerate(subwords) if subword.isalpha())
+    other = next(letters, EOS + 1)
+    texts = tokenizer.decode_target([[other], [other, other], [other, UNK, other]])
+    before, both, around = texts
+    return around[len(before) : len(around) - (len(both) - len(before))]
 
 
 def _byte_kind(byte: int) -> int:

@@ -67,6 +67,8 @@ def test_links_are_counted_by_source_subword() -> None:
     pairs = [([dog], [hund]), ([dog], [hund]), ([dog], [tier]), ([cat], [katze])]
     first = frozenset({(0, 0)})
     links = [WordLinks(first, first)] * 4
-    lexicon = table(linked_lexicon(pairs, links, tokenizer), tokenizer.target_vocab_size)
+    texts = [("dog", "Hund"), ("dog", "Hund"), ("dog", "Tier"), ("cat", "Katze")]
+    counted = linked_lexicon(texts, pairs, links, tokenizer)
+    lexicon = table(counted, tokenizer.target_vocab_size)
     expected = {(dog, hund): 2 / 3, (dog, tier): 1 / 3, (cat, katze): 1.0}
     assert lexicon == pytest.approx(expected)

@@ -65,6 +65,9 @@ def test_each_subword_has_its_word() -> None:
     assert subword_words(["dog", "▁", "▁cat", "▁"]) == [0, 1, 1, 1]
     assert subword_words(["▁a", "<0x20>", "b", "<0xC3>"]) == [0, 1, 1, 1]
     assert subword_words(["▁", "▁"]) == [-1, -1]
+    # Byte pairs with a suffix, and a subword of two words.
+    assert subword_words(["d", "og▁", "▁", "r", "uns▁"]) == [0, 0, 1, 1, 1]
+    assert subword_words(["▁the", "▁", "New▁York", "▁", "dog"]) == [0, 1, 1, 3, 3]
 
 
 # A line holds no line end.

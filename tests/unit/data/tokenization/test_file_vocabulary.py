@@ -15,12 +15,15 @@ import torch
 from tests.helpers.data.vocabulary_files import (
     byte_level_file,
     sentencepiece_file,
+    suffix_file,
+    word_piece_file,
 )
 from transformer.common.errors import InputError
+from transformer.data.text.word_alignment import NO_WORD
 from transformer.data.tokenization.file_vocabulary import FileVocabulary
 from transformer.data.tokenization.tags import SENTENCE_END, SourceTags, TaggedText, Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.settings.tokenizer import BOS, EOS, PAD, TokenizerConfig
+from transformer.settings.tokenizer import BOS, EOS, PAD, UNK, TokenizerConfig
 
 
 def pocket(language: str) -> list[str]:
@@ -104,6 +107,47 @@ def test_a_tokenizer_json_cuts_as_in_transformers(tmp_path: Path) -> None:
     assert tokenizer.decode_source([ids]) == ["</s> a<mask>"]
     grown = tokenizer.with_words(["<new>"])
     assert grown.encode_source(["<new>"])[0][-1] == tokenizer.source_vocab_size
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        # Its normalizer takes U+00A0 for a space, and leaves U+200B out.
+        (sentencepiece_file, "the dog\u00a0! \u200b runs home"),
+        (word_piece_file, "the dog,\u00a0! \u200b runs home."),
+        (suffix_file, "the dog, \u200b runs home."),
+        (byte_level_file, "the dog\u00a0! \u200b runs home."),
+    ],
+)
+def test_words_are_between_the_spaces_of_a_text(make: Any, text: str, tmp_path: Path) -> None:
+    kind = "sentencepiece" if make is sentencepiece_file else "huggingface"
+    plain = opened(kind, make(tmp_path / "file", TEXTS))
+    tokenizer = plain.with_tags(Tags(targets=("de",)))
+    [ids] = tokenizer.encode_source([TaggedText(text, SourceTags("de"))])
+    first, *words = tokenizer.source_words(ids, text)
+    assert first == NO_WORD
+    assert words == sorted(words)
+    assert {0, 1, 3, 4} <= set(words) <= {0, 1, 2, 3, 4}
+    for number, word in enumerate(text.split(" ")):
+        of_word = [one for one, of in zip(ids[1:], words, strict=True) if of == number]
+        alone = plain.decode_source(plain.encode_source([word]))
+        assert plain.decode_source([of_word])[0].strip() == alone[0].strip()
+
+
+def test_words_of_an_output_are_those_that_it_becomes(tmp_path: Path) -> None:
+    """No text is cut so."""
+    pieces = opened("sentencepiece", sentencepiece_file(tmp_path / "a", TEXTS, "word"))
+    the, because = pieces.encode_target(["the", "because"])
+    ids = [*the, UNK, *because]
+    [text] = pieces.decode_target([ids])
+    assert text.split() == ["the", "\u2047", "because"]
+    assert pieces.target_words(ids, text) == [0, 1, 2]
+
+    pieces = opened("huggingface", word_piece_file(tmp_path / "b", TEXTS, 2000))
+    [ids] = pieces.encode_target(["the will. has"])
+    [text] = pieces.decode_target([ids])
+    assert text == "the will. has"
+    assert pieces.target_words(ids, "of another text") == [0, 1, 1, 2]
 
 
 def build(kind: str, folder: Path, **changes: Any) -> Tokenizer:

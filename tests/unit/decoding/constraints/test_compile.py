@@ -2,10 +2,12 @@
 
 import itertools
 import re
+from pathlib import Path
 
 import pytest
 import torch
 
+from tests.helpers.data.vocabulary_files import suffix_file
 from tests.helpers.decoding.steps import RecurrentStep, search_config
 from tests.helpers.decoding.tiny_language import (
     LIMIT,
@@ -18,7 +20,13 @@ from tests.helpers.decoding.tiny_language import (
 )
 from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer, tiny_translator
 from transformer.data.text.phrases import occurs
-from transformer.decoding.constraints.compile import CompiledConstraints, ConstrainedStep, OpenWords
+from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.decoding.constraints.compile import (
+    CompiledConstraints,
+    ConstrainedStep,
+    ConstraintCompiler,
+    OpenWords,
+)
 from transformer.decoding.constraints.phrase_automaton import (
     NEVER,
     PhraseAutomaton,
@@ -28,7 +36,7 @@ from transformer.decoding.constraints.phrase_automaton import (
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.search.beam import beam_search
 from transformer.decoding.translator import Translator
-from transformer.settings.tokenizer import EOS
+from transformer.settings.tokenizer import EOS, UNK, TokenizerConfig
 
 
 def test_a_phrase_occurs_between_edges_of_words() -> None:
@@ -173,6 +181,24 @@ def test_a_prefix_that_ends_in_a_space_ends_the_word() -> None:
     for closed in translator.translate(TEXTS, [Constraints("ein h ")] * len(TEXTS)):
         assert (closed.text + " ").startswith("ein h ")
         assert closed.unmet == ()
+
+
+def test_a_subword_may_spell_the_space_after_a_prefix(tmp_path: Path) -> None:
+    file = suffix_file(tmp_path / "file", ["the dog walks home and the man sleeps"] * 5)
+    config = TokenizerConfig(algorithm="huggingface", file=file, vocab_size=None)
+    tokenizer = Tokenizer.train(config, lambda: [])
+    compiler = ConstraintCompiler(tokenizer)
+    for prefix, needed in (("the ", False), ("the", False)):
+        compiled = compiler.compile([Constraints(prefix=prefix)], 20, torch.device("cpu"))
+        assert (compiled.after_prefix is not None) is needed
+
+
+def test_an_unknown_symbol_is_spelled_as_it_is_written() -> None:
+    """Nothing for bytes: it is no edge of a word."""
+    config = TokenizerConfig(algorithm="bytes", vocab_size=None)
+    alone = Vocabulary.from_tokenizer(Tokenizer.train(config, lambda: []))
+    assert alone.spellings[UNK] == ()
+    assert Vocabulary.from_tokenizer(tiny_tokenizer()).spellings[UNK] == spell(" \u2047 ")
 
 
 def test_a_prefix_may_end_inside_a_word() -> None:
