@@ -139,7 +139,7 @@ def test_blank_and_long_pairs_are_left_out(tmp_path: Path) -> None:
     pairs = corpus_pairs(translator, data, "validation", 200)
     encode = translator.tokenizer
     source, target = encode.encode_source(["a dog"]), encode.encode_target(["ein hund"])
-    assert pairs == [EncodedPair(source[0], target[0])]
+    assert pairs == [EncodedPair(source[0], target[0], texts=("a dog", "ein hund"))]
     with pytest.raises(InputError, match="no sentence pair"):
         corpus_pairs(translator, data, "validation", 2)
 

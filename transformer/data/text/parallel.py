@@ -183,7 +183,7 @@ def source_state(source: str, known: Path | None = None) -> str:
 
 
 def _file_state(path: str) -> str:
-    if "://" in path and not path.startswith("file://"):
+    if not path.strip() or ("://" in path and not path.startswith("file://")):
         return ""
     state = os.stat(given_path(path.removeprefix("file://")))
     return f"{state.st_size} {state.st_mtime_ns}"

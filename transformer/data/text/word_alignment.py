@@ -116,8 +116,12 @@ def linked_subwords(
     links: Int[np.ndarray, "link 2"], source_words: Sequence[int], target_words: Sequence[int]
 ) -> Bool[np.ndarray, "target source"]:
     """Link every subword of a source word to every subword of a target word linked to it."""
-    # The last row and column are NO_WORD, which has no links.
-    shape = (max(target_words, default=-1) + 2, max(source_words, default=-1) + 2)
+    # The last row and column are NO_WORD, which has no links. A linked word may have no subwords.
+    source_count, target_count = links.max(axis=0, initial=-1) + 1
+    shape = (
+        max(target_count, *(word + 1 for word in target_words)) + 1,
+        max(source_count, *(word + 1 for word in source_words)) + 1,
+    )
     table = np.zeros(shape, dtype=bool)
     table[links[:, 1], links[:, 0]] = True
     return table[np.ix_(target_words, source_words)]

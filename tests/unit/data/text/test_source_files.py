@@ -47,6 +47,8 @@ def test_a_changed_file_changes_the_fingerprint_of_its_text(tmp_path: Path) -> N
         prints.append(corpus.fingerprint())
     assert len(set(prints)) == 3
     assert source_state(f"{tmp_path}/a.wav#t=1,2").startswith(f"{tmp_path}/a.wav#t=1,2 2 ")
+    # A blank one is no folder.
+    assert source_state("") == " \n"
 
 
 def test_a_changed_file_behind_a_row_or_url_changes_the_fingerprint(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.helpers.decoding.translators import tiny_tokenizer
 from transformer.common.errors import InputError
 from transformer.data.text.word_alignment import (
+    NO_WORD,
     format_links,
     linked_subwords,
     parse_links,
@@ -33,6 +34,11 @@ def test_links_of_words_and_their_pieces() -> None:
     linked = linked_subwords(links, source_words=[0, 0, 1, 2], target_words=[0, 1, 1])
     assert linked.astype(int).tolist() == [[0, 0, 0, 1], [1, 1, 0, 0], [1, 1, 0, 0]]
     assert not linked_subwords(links[:0], [0], [0, 1]).any()
+    # Word 2 has no subwords, and is no tag.
+    assert linked_subwords(links, [NO_WORD, 0, 1], [0, 1]).tolist() == [
+        [False] * 3,
+        [False, True, False],
+    ]
 
 
 def test_links_are_read_beside_their_text(tmp_path: Path) -> None:
