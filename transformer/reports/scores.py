@@ -110,7 +110,8 @@ def read_scores(folder: Path) -> dict[str, list[dict[str, Any]]]:
     """The scores of each text that ``save_report`` has written to a folder, the test first."""
     keys = {"name", "score", "signature"}
     by_text = {}
-    files = folder.glob("*.json")
+    # Resumed training keeps those of the earlier model by another name.
+    files = (file for file in folder.glob("*.json") if not file.name.startswith("outdated-"))
     for file in sorted(files, key=lambda f: (f.stem != "test", "test" not in f.stem, f.stem)):
         scores = read_json(file)
         plain = isinstance(scores, list) and all(isinstance(score, dict) for score in scores)

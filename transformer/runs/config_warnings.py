@@ -107,6 +107,15 @@ def warn_about_config(config: RunConfig) -> None:
             "loss.consistency_weight=%g has no effect without a second pass; set loss=r_drop",
             weight,
         )
+    model = config.model
+    dropouts = (model.dropout, model.attention_dropout, model.activation_dropout, model.layer_drop)
+    if config.loss.consistency == "r_drop" and not any(
+        (*dropouts, model.source_token_dropout, model.target_token_dropout)
+    ):
+        logger.warning(
+            "loss=r_drop compares two passes, which are equal without dropout, in the time of "
+            "both; set model.dropout above 0, or loss=label_smoothed"
+        )
     temperature = config.data.temperature
     weighted = any(corpus.weight is not None for corpus in (config.data.corpora or {}).values())
     if temperature is not None and (weighted or not config.data.corpora):

@@ -37,6 +37,7 @@ from transformer.runs.config_warnings import (
 from transformer.runs.directory import LOG, run_directory, run_log
 from transformer.runs.processes import count_processes, train_in_processes
 from transformer.runs.resume import changes, check_fixed_keys, check_no_other_run
+from transformer.settings.data import DataConfig
 from transformer.settings.run import RunConfig, completed
 from transformer.tasks.base import Task
 from transformer.tasks.registry import is_translation, make_task, test, untested
@@ -238,6 +239,10 @@ def resume_arguments(config: RunConfig, folder: Path) -> str:
     return f"checkpoint={folder}{' trust=true' if needs_trust(config) else ''}"
 
 
+def _same_filters(before: DataConfig, now: DataConfig) -> bool:
+    return (before.max_length, before.max_ratio) == (now.max_length, now.max_ratio)
+
+
 def _prepare(config: RunConfig) -> tuple[RunConfig, Task, ResumeState]:
     """Build the task with its data and weights; the config has the measured size of batches."""
     resumable = payload = None
@@ -256,7 +261,7 @@ def _prepare(config: RunConfig) -> tuple[RunConfig, Task, ResumeState]:
 
         config = with_resolved_budget(config, payload, initial)
     task = make_task(config, initial)
-    if payload is not None:
+    if payload is not None and _same_filters(portable_part(payload).config.data, config.data):
         # The fraction of pairs that were left out was checked when the run began.
         task.data.max_left_out = 1.0
     task.data.prepare_data()

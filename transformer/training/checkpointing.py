@@ -383,11 +383,26 @@ class AtomicCheckpointIO(CheckpointIO):
         Path(path).unlink(missing_ok=True)
 
 
+OUTDATED = "outdated"
+"""Begins the names of results of an earlier model."""
+
+
 def set_aside_outdated(run: Path) -> None:
-    """Rename ``tuned.ckpt`` and the test results: resumed training may find a better model."""
-    for name in (f"checkpoints/{TUNED}.ckpt", "test.json", "test_*.json", "test.hyp", "test_*.hyp"):
-        for file in sorted(run.glob(name)):
-            aside = _set_aside(file, "outdated")
+    """Rename ``tuned.ckpt`` and what was measured: resumed training may find a better model."""
+    names = [
+        f"checkpoints/{TUNED}.ckpt",
+        "stress.json",
+        "failures.json",
+        "*.failures.json",
+        "*.hyp",
+    ]
+    for split in ("test", "validation"):
+        names += [f"{split}.json", f"{split}_*.json"]
+    names += [f"{file.stem}.json" for file in run.glob("*.hyp")]
+    files = {file for name in names for file in run.glob(name)}
+    for file in sorted(files):
+        if not file.name.startswith(f"{OUTDATED}-"):
+            aside = _set_aside(file, OUTDATED)
             logger.info("%s is older than this training; it is kept as %s", file, aside.name)
 
 

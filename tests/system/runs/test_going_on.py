@@ -89,6 +89,10 @@ def test_keys_given_on_resume_have_their_effect(home: Path, tmp_path: Path) -> N
     # Another model is refused in one line.
     finish(tiny_config(home, "model.ffn_dim=32", "trainer.max_steps=40"), folder, code=2)
     assert said(folder).strip().split("\n")[-1].startswith("error: model.ffn_dim cannot change")
+    # A bound that leaves most pairs out ends it, as it does a new run.
+    bounds = ["data.max_length=3", "data.max_left_out=0.1", "trainer.max_steps=40"]
+    finish(tiny_config(home, *changed[:-2], *bounds), folder, code=2)
+    assert "data.max_left_out=1 (now 0.1)" in said(folder)
 
 
 def test_the_same_command_goes_on_by_itself(home: Path, tmp_path: Path) -> None:

@@ -29,6 +29,10 @@ def test_saved_files_say_what_was_scored(tmp_path: Path) -> None:
     assert sorted(os.listdir(folder)) == ["test.hyp", "test.json"]
     save_report(folder, "valid", SCORES[:1], None)
     (folder / "config.json").write_text("{}")
+    # Of the model before the run went on.
+    (folder / "outdated-test-2026-05-01_12-00-00.json").write_bytes(
+        (folder / "test.json").read_bytes()
+    )
     assert read_scores(folder) == {
         "test": [score.to_json() for score in SCORES],
         "valid": [SCORES[0].to_json()],

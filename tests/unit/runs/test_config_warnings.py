@@ -39,6 +39,8 @@ NARROW = "try precision=auto loss.bfloat16=auto"
         (["precision=bf16-mixed"], "amd-avx512", ""),
         (["precision=auto", "loss.bfloat16=auto"], "amd-avx2", ""),
         (["loss.consistency_weight=5"], "other", "loss.consistency_weight=5 has no effect without"),
+        (["loss=r_drop"], "other", "two passes, which are equal without dropout"),
+        (["loss=r_drop", "model.layer_drop=0.1"], "other", ""),
         (["data.temperature=5"], "other", "data.temperature=5 has no effect without data.corpora"),
         (
             ["data.temperature=5", "data=files", "data.corpora={a:{train:x.tsv,weight:1.0}}"],

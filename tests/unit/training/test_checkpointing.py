@@ -112,6 +112,11 @@ def test_a_start_clears_the_folder_and_the_last_is_not_written_while_updates_are
     folder = tmp_path / "checkpoints"
     folder.mkdir()
     results = tmp_path / "test_2017.json"
+    measured = ("test.hyp", "own.json", "own.hyp", "stress.json", "validation.failures.json")
+    kept = ("run.json", "outdated-test-2026-05-01_11-00-00.hyp")
+    for name in (*measured, *kept):
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (NOON, NOON))
     results.touch()
     for name in ("last.ckpt.0f.part", "step-00000008.ckpt.a.part", "tuned.ckpt", "last.ckpt"):
         (folder / name).touch()
@@ -134,6 +139,10 @@ def test_a_start_clears_the_folder_and_the_last_is_not_written_while_updates_are
     assert not (folder / "tuned.ckpt").exists() and not results.exists()
     assert (folder / "outdated-tuned-2026-05-01_12-00-00.ckpt").exists()
     assert (tmp_path / "outdated-test_2017-2026-05-01_12-00-00.json").exists()
+    for name in map(Path, measured):
+        aside = f"outdated-{name.stem}-2026-05-01_12-00-00{name.suffix}"
+        assert (tmp_path / aside).exists() and not (tmp_path / name).exists()
+    assert all((tmp_path / name).exists() for name in kept)
     for resume in (None, folder / "." / "last.ckpt"):
         assert set_aside_unused(folder, resume) is None and (folder / "last.ckpt").exists()
     disk.is_full = False
