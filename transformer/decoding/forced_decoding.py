@@ -45,7 +45,7 @@ class TargetScore:
 
     @property
     def mean_log_probability(self) -> float:
-        """Of a subword, or of the end."""
+        """The mean over the subwords and the end, without the given tags."""
         return self.log_probability / (len(self.tokens) - self.given)
 
 

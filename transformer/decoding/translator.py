@@ -615,11 +615,11 @@ class Translator:
         """The number of the word of each subword of the parts; each begins with the tags."""
         subwords = [segment.subwords for segment in segments]
         tags = [self.tokenizer.leading_tags(of_part) for of_part in subwords]
-        counted = [of_part[count:] for of_part, count in zip(subwords, tags, strict=True)]
-        words = iter(self.tokenizer.source_words(list(chain.from_iterable(counted)), text))
+        untagged = [of_part[count:] for of_part, count in zip(subwords, tags, strict=True)]
+        words = iter(self.tokenizer.source_words(list(chain.from_iterable(untagged)), text))
         return [
             [*[NO_WORD] * count, *islice(words, len(of_part))]
-            for count, of_part in zip(tags, counted, strict=True)
+            for count, of_part in zip(tags, untagged, strict=True)
         ]
 
     def _labels(self, segment: Segment) -> list[str]:

@@ -18,11 +18,13 @@ from tests.helpers.model.models import tiny_transformer
 from transformer.common.errors import InputError
 from transformer.data.features.read_source import ReadSource, Times
 from transformer.data.tokenization.tags import SourceTags, SpeechTags, Tags, is_tag
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.batching import make_windows
 from transformer.decoding.constraints.request import Constraints, Request
 from transformer.decoding.long_inputs import SourceLimits, source_windows
 from transformer.decoding.search.search import Hypothesis
 from transformer.decoding.translator import Translator
+from transformer.model.transformer import Transformer
 from transformer.quality.failures.monitor import as_output
 
 
@@ -47,17 +49,21 @@ def test_long_sound_has_windows_with_times(tmp_path: Path) -> None:
     assert alone.segments is not None and alone.segments[0].start == pytest.approx(starts[1])
 
 
-def test_the_prompt_of_a_window_is_no_part_of_the_length(tmp_path: Path) -> None:
-    symbols = ("transcribe", "translate", "notimestamps")
-    tags = Tags(targets=("de",), both_sides=True, speech=SpeechTags(symbols))
-    tokenizer = file_tokenizer("speech").with_tags(tags).tagged(SourceTags("de", source="de"))
-    model = tiny_transformer(
+def speech_model(tokenizer: Tokenizer) -> Transformer:
+    return tiny_transformer(
         source_vocab_size=tokenizer.source_vocab_size,
         target_vocab_size=tokenizer.target_vocab_size,
         front_end="s2t",
         tie_embeddings="none",
         max_length=256,
     )
+
+
+def test_the_prompt_of_a_window_is_no_part_of_the_length(tmp_path: Path) -> None:
+    symbols = ("transcribe", "translate", "notimestamps")
+    tags = Tags(targets=("de",), both_sides=True, speech=SpeechTags(symbols))
+    tokenizer = file_tokenizer("speech").with_tags(tags).tagged(SourceTags("de", source="de"))
+    model = speech_model(tokenizer)
     mean = search_config(length_penalty=1.0, length_penalty_form="average")
     translator = Translator(model, tokenizer, mean, limits=SourceLimits(usual=60))
     for seconds, parts in ((2.0, 1), (4.0, 2)):
@@ -77,13 +83,7 @@ def test_the_times_of_a_changed_speed_are_those_of_the_file(tmp_path: Path) -> N
     # The times 0.5 and 1.0 are 25 and 50 steps of 0.02 s.
     [word] = tokenizer.encode_target(["one"])
     row = (tokenizer.times.start + 25, *word, tokenizer.times.start + 50)
-    model = tiny_transformer(
-        source_vocab_size=tokenizer.source_vocab_size,
-        target_vocab_size=tokenizer.target_vocab_size,
-        front_end="s2t",
-        tie_embeddings="none",
-        max_length=256,
-    )
+    model = speech_model(tokenizer)
     translator = Translator(
         model,
         tokenizer,

@@ -153,9 +153,11 @@ class FeatureExtractor:
         """
         config = self.config
         if config.kind == "speech":
-            start, step = 0.0, config.stride * config.speech.hop / config.speech.sample_rate
+            start = 0.0
+            step = config.stride * config.speech.hop / config.speech.sample_rate
             if times is not None:
-                start, step = times.start, times.step
+                start = times.start
+                step = times.step
             return [f"{start + index * step:.2f}s" for index in range(len(row))]
         if config.kind == "image":
             columns = len(row) * config.image.patch_height // config.image.height

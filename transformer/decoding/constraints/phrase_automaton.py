@@ -151,8 +151,8 @@ def _unknown(tokenizer: Tokenizer, subwords: Sequence[str]) -> str:
     """What UNK becomes in a text: ``" \u2047 "`` in SentencePiece's, nothing in Marian's."""
     letters = (number for number, subword in enumerate(subwords) if subword.isalpha())
     other = next(letters, EOS + 1)
-    texts = tokenizer.decode_target([[other], [other, other], [other, UNK, other]])
-    before, both, around = texts
+    rows = [[other], [other, other], [other, UNK, other]]
+    before, both, around = tokenizer.decode_target(rows)
     return around[len(before) : len(around) - (len(both) - len(before))]
 
 
