@@ -158,7 +158,7 @@ class EncodedPair:
     target: list[int]
     gold: WordLinks | None = None
     texts: Pair = ("", "")
-    """That of the ids, where ``gold`` is known."""
+    """What the ids spell, where ``gold`` is known."""
 
 
 def corpus_pairs(

@@ -300,15 +300,14 @@ def _lacks_bytes(path: str, state: str, group: int, column: str) -> bool:
     import pyarrow.parquet as pq
 
     with _file(path) as file, pq.ParquetFile(file, pre_buffer=False) as parquet:
+        if not holds_bytes(parquet.schema_arrow.field(column).type):
+            return True
         metadata = parquet.metadata.row_group(group)
         for index in range(metadata.num_columns):
             chunk = metadata.column(index)
             if chunk.path_in_schema in (column, f"{column}.bytes"):
-                is_text = chunk.path_in_schema == column and not holds_bytes(
-                    parquet.schema_arrow.field(column).type
-                )
                 counted = chunk.statistics
-                return is_text or counted is None or counted.null_count != 0
+                return counted is None or counted.null_count != 0
     return True
 
 

@@ -117,10 +117,9 @@ def linked_subwords(
 ) -> Bool[np.ndarray, "target source"]:
     """Link every subword of a source word to every subword of a target word linked to it."""
     # The last row and column are NO_WORD, which has no links. A linked word may have no subwords.
-    source_count, target_count = links.max(axis=0, initial=-1) + 1
     shape = (
-        max(target_count, *(word + 1 for word in target_words)) + 1,
-        max(source_count, *(word + 1 for word in source_words)) + 1,
+        max((*target_words, *links[:, 1]), default=-1) + 2,
+        max((*source_words, *links[:, 0]), default=-1) + 2,
     )
     table = np.zeros(shape, dtype=bool)
     table[links[:, 1], links[:, 0]] = True

@@ -20,7 +20,7 @@ from tests.helpers.data.vocabulary_files import (
 )
 from transformer.common.errors import InputError
 from transformer.data.text.word_alignment import NO_WORD
-from transformer.data.tokenization.file_vocabulary import FileVocabulary
+from transformer.data.tokenization.file_vocabulary import FileVocabulary, with_tokens
 from transformer.data.tokenization.tags import SENTENCE_END, SourceTags, TaggedText, Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.settings.tokenizer import BOS, EOS, PAD, UNK, TokenizerConfig
@@ -107,6 +107,10 @@ def test_a_tokenizer_json_cuts_as_in_transformers(tmp_path: Path) -> None:
     assert tokenizer.decode_source([ids]) == ["</s> a<mask>"]
     grown = tokenizer.with_words(["<new>"])
     assert grown.encode_source(["<new>"])[0][-1] == tokenizer.source_vocab_size
+    # A space in a token would make a tag of it.
+    (tmp_path / "grown").write_bytes(with_tokens(Path(file).read_bytes(), ["New York"]))
+    grown = opened("huggingface", str(tmp_path / "grown"))
+    assert grown.source_subwords(grown.encode_source(["New York"])[0]) == ["New▁York"]
 
 
 @pytest.mark.parametrize(

@@ -187,10 +187,10 @@ def test_a_subword_may_spell_the_space_after_a_prefix(tmp_path: Path) -> None:
     file = suffix_file(tmp_path / "file", ["the dog walks home and the man sleeps"] * 5)
     config = TokenizerConfig(algorithm="huggingface", file=file, vocab_size=None)
     tokenizer = Tokenizer.train(config, lambda: [])
-    compiler = ConstraintCompiler(tokenizer)
-    for prefix, needed in (("the ", False), ("the", False)):
-        compiled = compiler.compile([Constraints(prefix=prefix)], 20, torch.device("cpu"))
-        assert (compiled.after_prefix is not None) is needed
+    ended = [Constraints(prefix="the ")]
+    for one, needs_space in ((tokenizer, False), (tiny_tokenizer(), True)):
+        compiled = ConstraintCompiler(one).compile(ended, 20, torch.device("cpu"))
+        assert (compiled.after_prefix is not None) is needs_space
 
 
 def test_an_unknown_symbol_is_spelled_as_it_is_written() -> None:
