@@ -49,6 +49,9 @@ CONFIG = "config.yaml"
 LOCK = ".lock"
 """Name of the file that a process locks while it trains."""
 
+OUTDATED = "outdated"
+"""Begins the names of results of an earlier model, which resumed training sets aside."""
+
 FINISHED = "finished"
 """Name of an empty file: training and tests of the run are over."""
 

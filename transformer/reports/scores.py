@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.text import Text
 
+from transformer.checkpoint.run_directory import OUTDATED
 from transformer.common.escaping import escaped
 from transformer.common.files import read_json, write_text_whole
 from transformer.evaluation.metrics import Score
@@ -110,8 +111,7 @@ def read_scores(folder: Path) -> dict[str, list[dict[str, Any]]]:
     """The scores of each text that ``save_report`` has written to a folder, the test first."""
     keys = {"name", "score", "signature"}
     by_text = {}
-    # Resumed training keeps those of the earlier model by another name.
-    files = (file for file in folder.glob("*.json") if not file.name.startswith("outdated-"))
+    files = (file for file in folder.glob("*.json") if not file.name.startswith(f"{OUTDATED}-"))
     for file in sorted(files, key=lambda f: (f.stem != "test", "test" not in f.stem, f.stem)):
         scores = read_json(file)
         plain = isinstance(scores, list) and all(isinstance(score, dict) for score in scores)

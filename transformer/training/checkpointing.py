@@ -32,6 +32,7 @@ from transformer.checkpoint.checkpoint import (
 )
 from transformer.checkpoint.run_directory import (
     LAST,
+    OUTDATED,
     TUNED,
     mark_unfinished,
     newest_checkpoints,
@@ -381,10 +382,6 @@ class AtomicCheckpointIO(CheckpointIO):
 
     def remove_checkpoint(self, path: Any) -> None:
         Path(path).unlink(missing_ok=True)
-
-
-OUTDATED = "outdated"
-"""Begins the names of results of an earlier model."""
 
 
 def set_aside_outdated(run: Path) -> None:
