@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from transformer.data.batching.batch import Row, collate
-from transformer.data.corpora.evaluation_text import run_split, with_references
+from transformer.data.corpora.evaluation_text import read_texts, run_split
 from transformer.decoding.batching import bucket_batches, pair_lengths
 from transformer.decoding.document_translator import in_documents
 from transformer.decoding.forced_decoding import score_targets
@@ -133,9 +133,8 @@ def metric_scorer(
     """A metric of the first sentences of a split, translated again for each set of heads."""
     config = run.metrics
     metrics.build_metric(metric, config)
-    texts = with_references(run_split(run.data, split, training=True))[:sentences]
-    sources = [source for source, _ in texts]
-    references = [targets for _, targets in texts]
+    sources, references, _ = read_texts(run_split(run.data, split, training=True))
+    sources, references = sources[:sentences], references[:sentences]
 
     def scored(hypotheses: Sequence[str]) -> metrics.Score:
         [score] = metrics.score(hypotheses, references, (metric,), config=config, sources=sources)
@@ -150,7 +149,7 @@ def metric_scorer(
         name=metrics.METRICS[metric].label,
         # The signature of any text.
         signature=scored(sources).signature,
-        measured=f"{len(texts)} sentence pairs of the run's {split} text",
+        measured=f"{len(sources)} sentence pairs of the run's {split} text",
         measure=measure,
         better=config.better(metric),
         decimals=2,

@@ -21,6 +21,7 @@ from transformer.runs.report import run_report, write_report
 from transformer.settings.data import DataConfig
 from transformer.settings.run import RunConfig
 from transformer.tasks.translation import TranslateValidation, ValidationOutputs
+from transformer.training.checkpointing import BestCheckpoint
 from transformer.training.trainer import end_reason
 
 logger = logging.getLogger(__name__)
@@ -86,13 +87,15 @@ class QualityChecks(Callback):
 
     Faults of the text are lines of the log (docs/doctor.md). Failures of the outputs of a
     `TranslateValidation` are logged as ``val/failures/FLAG``, in percent, and the thresholds for
-    new text are written into the run directory (docs/failures.md).
+    new text are written into the run directory, with ``best.ckpt`` (docs/failures.md).
     """
 
     def __init__(self, data: DataConfig) -> None:
         self.data = data
         self._detector: Detector | None = None
         self._reference_flags: Sequence[SentenceFlags] | None = None
+        self._thresholds: Thresholds | None = None
+        """Of the latest validation."""
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Check the text and learn what is usual in it, once: a divergence starts a new fit."""
@@ -112,17 +115,23 @@ class QualityChecks(Callback):
                 rates = self._failure_rates(trainer, callback.latest)
                 pl_module.log_dict(rates, rank_zero_only=False)
 
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Write the thresholds, unless an earlier model is better and translates new text."""
+        callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
+        best = [callback for callback in callbacks if isinstance(callback, BestCheckpoint)]
+        is_best = all(callback.improves(trainer) for callback in best)
+        if self._thresholds is not None and is_best and trainer.is_global_zero:
+            try:
+                self._thresholds.write(Path(trainer.default_root_dir))
+            except (OSError, NoSpaceLeft) as error:
+                logger.warning("%s; flags of new text use other thresholds", error)
+
     def _failure_rates(self, trainer: Trainer, validation: ValidationOutputs) -> dict[str, float]:
         if self._detector is None:
             return {}
         failures = find_failures(self._detector, *validation, self._reference_flags)
         self._reference_flags = failures.references
-        if trainer.is_global_zero:
-            log_probabilities = [output.log_probability for output in validation.outputs]
-            lowest = lowest_usual([value for value in log_probabilities if value])
-            thresholds = replace(self._detector.thresholds, low_confidence=lowest)
-            try:
-                thresholds.write(Path(trainer.default_root_dir))
-            except (OSError, NoSpaceLeft) as error:
-                logger.warning("%s; flags of new text use other thresholds", error)
+        log_probabilities = [output.log_probability for output in validation.outputs]
+        lowest = lowest_usual([value for value in log_probabilities if value])
+        self._thresholds = replace(self._detector.thresholds, low_confidence=lowest)
         return {f"val/failures/{name}": rate for name, rate in failures.rates().items()}

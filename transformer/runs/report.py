@@ -222,7 +222,8 @@ def _compared(
         raise InputError(f"{name} is not the same text for all runs")
     systems = []
     for folder in folders:
-        lines = (folder / f"{name}.hyp").read_text(encoding="utf-8").split("\n")[:-1]
+        # As text, a carriage return would end a line, too.
+        lines = (folder / f"{name}.hyp").read_bytes().decode().split("\n")[:-1]
         if len(lines) != len(text.sources):
             raise InputError(f"{folder / name}.hyp has {len(lines)} of {len(text.sources)} lines")
         systems.append(comparing.System(str(folder), lines))

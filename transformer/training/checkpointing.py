@@ -257,12 +257,15 @@ class BestCheckpoint(SavedCallback, Checkpoint):
         if not trainer.strategy.broadcast(self.path.exists()):
             self.best = None
 
+    def improves(self, trainer: Trainer) -> bool:
+        """Whether a validation that has just ended is the best so far."""
+        return self.selection.better(self.selection.values(trainer.callback_metrics), self.best)
+
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        values = self.selection.values(trainer.callback_metrics)
-        if self.selection.better(values, self.best):
+        if self.improves(trainer):
             former = self.best
             # The file has the best values, so that they are set before it is written.
-            self.best = values
+            self.best = self.selection.values(trainer.callback_metrics)
             if save(trainer, self.path):
                 self.best = former
 

@@ -1,13 +1,17 @@
 """The loss without a head against forced decoding, and rankings of costs set by hand."""
 
 from collections.abc import Sequence
+from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from tests.helpers.model.models import tiny_transformer
 from transformer.data.batching.batch import collate
+from transformer.data.tokenization.tags import Tags
 from transformer.decoding.forced_decoding import score_targets
-from transformer.evaluation.head_ablation import ForcedLoss, ablate
+from transformer.decoding.translator import Translator
+from transformer.evaluation.head_ablation import ForcedLoss, ablate, metric_scorer
 from transformer.model.head_masks import (
     HeadName,
     attention_heads,
@@ -15,6 +19,8 @@ from transformer.model.head_masks import (
     parse_heads,
     switch_off,
 )
+from transformer.settings.data import DataConfig
+from transformer.settings.run import RunConfig
 
 SOURCES = [[7, 8, 9], [5], [6, 6, 11, 12, 13, 14], [], [4, 20]]
 TARGETS = [[10, 11], [21, 22, 23, 4, 5], [6, 7], [8], []]
@@ -49,6 +55,22 @@ def test_measuring_leaves_the_model_as_it_was() -> None:
     both = ForcedLoss(model, SOURCES, TARGETS)([first, second])
     switch_off(model, [first])
     assert ForcedLoss(model, SOURCES, TARGETS)([second]) == pytest.approx(both, rel=1e-6)
+
+
+def test_a_metric_counts_all_right_targets_of_a_source(tmp_path: Path) -> None:
+    text = tmp_path / "answers.tsv"
+    text.write_text("who\tAnn\nwhere\there\nwho\tBob\n")
+    files = {"train": str(text), "validation": str(text), "test": str(text)}
+    data = DataConfig(corpus="files", **files, repeated_sources=True)
+    translator = Mock(
+        Translator,
+        model=tiny_transformer(),
+        tokenizer=Mock(tags=Tags()),
+        translate=lambda sources: [Mock(text="Bob") for _ in sources],
+    )
+    scorer = metric_scorer(translator, RunConfig(data=data), "validation", 500, "exact_match")
+    assert scorer.measure([]) == 50
+    assert scorer.measured.startswith("2 sentence")
 
 
 def worth(name: HeadName) -> float:

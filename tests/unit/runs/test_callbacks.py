@@ -15,6 +15,8 @@ from transformer.runs import callbacks
 from transformer.runs.callbacks import QualityChecks
 from transformer.settings.data import DataConfig
 from transformer.tasks.translation import TranslateValidation, ValidationOutputs
+from transformer.training.checkpointing import BestCheckpoint
+from transformer.training.model_selection import ModelSelection
 
 DATA = DataConfig(source="en", target="de")
 TRAINING = [("the dog sleeps", "der Hund schläft"), ("two birds sing", "zwei Vögel singen")] * 150
@@ -24,6 +26,11 @@ REFERENCES = [("",), ("",), ("drei Katzen",), ("vier",), ("fünf",)]
 
 def sample(limit: int) -> list[Pair]:
     return TRAINING[:limit]
+
+
+def validated(checks: QualityChecks, trainer: Mock, module: Mock) -> None:
+    checks.on_validation_epoch_end(trainer, module)
+    checks.on_validation_end(trainer, module)
 
 
 def test_flags_are_logged_and_their_thresholds_are_kept(
@@ -46,7 +53,7 @@ def test_flags_are_logged_and_their_thresholds_are_kept(
     QualityChecks(DATA).on_fit_start(other, module)
     assert examined == [DATA]
     for _ in range(2):
-        checks.on_validation_epoch_end(trainer, module)
+        validated(checks, trainer, module)
     first, second = logged(module)
     assert first == second and first["val/failures/empty"] == 100 / len(SOURCES)
     # Only the references that were flagged have a column.
@@ -59,10 +66,19 @@ def test_flags_are_logged_and_their_thresholds_are_kept(
     validation.latest = ValidationOutputs(SOURCES * 40, REFERENCES * 40, many)
     checks = QualityChecks(DATA)
     checks.on_fit_start(trainer, module)
-    checks.on_validation_epoch_end(trainer, module)
+    validated(checks, trainer, module)
     assert Thresholds.read(tmp_path, DATA) == replace(usual, low_confidence=-1.0)
+    # They are those of the best model, which translates new text.
+    best = BestCheckpoint(tmp_path, ModelSelection("val/bleu", "max"))
+    best.best = (20.0, 1.0)
+    trainer.callbacks.append(best)
+    for bleu, lowest in ((19.0, -1.0), (21.0, -2.0)):
+        trainer.callback_metrics = {"val/bleu": bleu, "val/loss": 1.0}
+        validation.latest = validation.latest._replace(outputs=[Output("vier", -2.0)] * 200)
+        validated(checks, trainer, module)
+        assert Thresholds.read(tmp_path, DATA).low_confidence == lowest
     # A full disk stops no training.
     trainer.default_root_dir = str(tmp_path / "missing")
     with caplog.at_level(logging.WARNING):
-        checks.on_validation_epoch_end(trainer, module)
+        validated(checks, trainer, module)
     assert "flags of new text use other thresholds" in caplog.text

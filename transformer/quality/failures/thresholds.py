@@ -18,7 +18,7 @@ from transformer.quality.checks.lengths import UsualLengths
 from transformer.settings.data import DataConfig
 
 FILE = "failure_thresholds.json"
-"""Name of the file of a run directory, written at each validation."""
+"""Name of the file of a run directory, written at each validation that is the best so far."""
 
 SAMPLE = 10_000
 """Training pairs from which the usual values are learned."""
