@@ -174,6 +174,22 @@ def test_changed_weights_are_read_and_moved_ones_recorded_again() -> None:
 
 
 @pytest.mark.usefixtures("unchecked")
+@torch.inference_mode()
+def test_a_mask_of_heads_in_the_memory_of_another_attention_s_is_recorded_again() -> None:
+    model = sharp()
+    first, second = (layer.self_attention for layer in model.decoder.layers)
+    recorder = PlainRecorder()
+    graphs = StepGraphs(model, recorder)
+    first.head_mask = torch.tensor([0.0, 1.0, 1.0, 1.0])
+    search_batch(model, SEGMENTS, config_of("greedy"), graphs=[graphs])
+    recorded = recorder.recorded
+    # As where the heads of one layer after another are switched off.
+    first.head_mask, second.head_mask = None, first.head_mask
+    search_batch(model, SEGMENTS, config_of("greedy"), graphs=[graphs])
+    assert recorder.recorded > recorded
+
+
+@pytest.mark.usefixtures("unchecked")
 def test_a_recording_that_fails_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
     model = sharp()
     recorder = PlainRecorder()

@@ -1,6 +1,7 @@
 """``attention``: the weights of every head in one sentence pair, as a page and as numbers."""
 
 import json
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -95,11 +96,11 @@ def encoded_pair(translator: Translator, text: str, target: str | None) -> Encod
             f"text= has {len(source)} vectors, and the model reads {longest} at once; name a part "
             f"of the sound, such as {text}#t=0,5"
         )
-    limit = None if tokenizer.reads_files else translator.model.max_length
-    _check("text", source, limit, unit)
+    source_limit, target_limit = translator.model.max_lengths
+    _check("text", source, sys.maxsize if tokenizer.reads_files else source_limit, unit)
     if target is not None:
         [(_, subwords)] = tokenizer.encode_pairs([(text, target)])
-        _check("target", subwords, translator.model.max_length)
+        _check("target", subwords, target_limit)
         return EncodedPair(source, subwords)
     # The subwords of the search: the tokenizer might divide the same text in another way.
     (translation,) = translator.translate([text])
@@ -108,11 +109,13 @@ def encoded_pair(translator: Translator, text: str, target: str | None) -> Encod
     return EncodedPair(source, [ids[subword] for subword in translation.tokens])
 
 
-def _check(key: str, tokens: Row, max_length: int | None, unit: str = "subwords") -> None:
-    if not len(tokens) or (max_length is not None and len(tokens) >= max_length):
+def _check(key: str, tokens: Row, limit: int, unit: str = "subwords") -> None:
+    if not len(tokens):
+        raise InputError(f"{key}= has 0 {unit}; give a sentence that is not blank")
+    if len(tokens) >= limit:
         raise InputError(
-            f"{key}= has {len(tokens)} {unit}; give a sentence that is not blank, and shorter "
-            f"than model.max_length={max_length}"
+            f"{key}= has {len(tokens)} {unit}; the model has learned positions of {limit}, the end "
+            "of the sentence among them; give a shorter sentence"
         )
 
 

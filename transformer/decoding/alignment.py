@@ -88,7 +88,7 @@ def align(
 ) -> list[Links]:
     """Link the words of sentence pairs; see ``Aligner`` and ``score_pairs``."""
     encoded = tokenizer.encode_pairs(pairs)
-    check_lengths(encoded, model.max_length, "align")
+    check_lengths(encoded, model.max_lengths, "align")
     with evaluating(model):
         maps = batched_attention(model, encoded, head, batch_tokens)
     return [

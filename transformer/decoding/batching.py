@@ -66,21 +66,34 @@ def pair_lengths(pairs: Iterable[tuple[Sized, Sized]]) -> list[int]:
     return [max(map(len, pair)) + 1 for pair in pairs]
 
 
-def positions_needed(pairs: Iterable[tuple[Sized, Sized]]) -> list[int]:
-    """`pair_lengths` of the sides that are subwords: vectors have positions of their own."""
-    return [1 + max(len(side) for side in pair if getattr(side, "ndim", 1) == 1) for pair in pairs]
+def overlong(pair: tuple[Sized, Sized], limits: tuple[int, int]) -> tuple[int, int] | None:
+    """Subwords of a side that is too long with its end, and its limit; None if both sides fit.
+
+    Vectors have positions of their own.
+    """
+    for side, limit in zip(pair, limits, strict=True):
+        if getattr(side, "ndim", 1) == 1 and len(side) >= limit:
+            return len(side), limit
+    return None
 
 
 def check_lengths(
-    pairs: Iterable[tuple[Sized, Sized]], limit: int | None, purpose: str, *, first: int = 1
+    pairs: Iterable[tuple[Sized, Sized]],
+    limits: tuple[int, int],
+    purpose: str,
+    *,
+    first: int = 1,
 ) -> None:
     """Raise InputError if a pair is too long to ``purpose`` it; ``first`` numbers the pairs."""
-    for number, length in enumerate(positions_needed(pairs), start=first):
-        if limit is not None and length > limit:
+    for number, pair in enumerate(pairs, start=first):
+        found = overlong(pair, limits)
+        if found is not None:
+            length, limit = found
+            key = "max_length" if limit == limits[1] else "max_source_length"
             raise InputError(
-                f"pair {number} has a side of {length - 1} subwords, and with the end of the "
-                f"sentence model.max_length={limit} has room for {limit - 1}; leave it out to "
-                f"{purpose} the others"
+                f"pair {number} has a side of {length} subwords, and with the end of the sentence "
+                f"model.{key}={limit} has room for {limit - 1}; leave it out to {purpose} the "
+                "others"
             )
 
 

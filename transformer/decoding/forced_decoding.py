@@ -16,8 +16,8 @@ from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.batching import (
     bucket_batches,
     check_lengths,
+    overlong,
     pair_lengths,
-    positions_needed,
 )
 from transformer.decoding.search.model_step import Ensemble, Model, ensemble_members
 from transformer.decoding.search.search import not_a_number
@@ -64,10 +64,10 @@ def score_pairs(
     with ``first`` None, the log-probability of its pair is ``-inf``.
     """
     encoded = tokenizer.encode_pairs(pairs)
-    limit = model.max_length
+    limits = model.max_lengths
     if first is not None:
-        check_lengths(encoded, limit, "score", first=first)
-    fits = [limit is None or length <= limit for length in positions_needed(encoded)]
+        check_lengths(encoded, limits, "score", first=first)
+    fits = [overlong(pair, limits) is None for pair in encoded]
     fitting = iter(score_subwords(model, list(compress(encoded, fits)), batch_tokens))
     scores = [next(fitting) if fit else [-math.inf] for fit in fits]
     scored = []

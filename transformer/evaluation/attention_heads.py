@@ -4,7 +4,6 @@ Sources: Voita et al. 2019, "Analyzing Multi-Head Self-Attention", section 4; Cl
 "What Does BERT Look At?", section 3.
 """
 
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice, repeat
@@ -20,7 +19,7 @@ from transformer.data.corpora.evaluation_text import run_split
 from transformer.data.text.parallel import AnotherTarget, Pair
 from transformer.data.text.word_alignment import Links, WordLinks
 from transformer.decoding.alignment import word_links
-from transformer.decoding.batching import bucket_batches, pair_lengths, positions_needed
+from transformer.decoding.batching import bucket_batches, overlong, pair_lengths
 from transformer.decoding.forced_decoding import forced_attention
 from transformer.decoding.translator import Translator
 from transformer.evaluation.alignment_error import count_links
@@ -172,11 +171,11 @@ def corpus_pairs(
     first = ((pair, links) for pair, links in linked if not isinstance(pair[1], AnotherTarget))
     chosen = list(islice(first, sentences))
     pairs = translator.tokenizer.encode_pairs([pair for pair, _ in chosen])
-    limit = translator.model.max_length or sys.maxsize
+    limits = translator.model.max_lengths
     encoded = [
         EncodedPair(source, target, links, texts)
         for (source, target), (texts, links) in zip(pairs, chosen, strict=True)
-        if len(source) and target and positions_needed([(source, target)])[0] <= limit
+        if len(source) and target and overlong((source, target), limits) is None
     ]
     if not encoded:
         raise InputError(

@@ -176,13 +176,13 @@ def _spec(config: ModelConfig) -> "TransformerSpec":
 
 
 def _fill(spec: "TransformerSpec", model: Transformer) -> None:
-    length = model.config.max_length
-    if model.config.positions == "sinusoidal":
-        # The engine fails beyond the exported positions.
-        length = max(length, ENGINE_LENGTH)
+    config = model.config
+    # The engine fails beyond the exported positions.
+    least = ENGINE_LENGTH if config.positions == "sinusoidal" else 0
+    source, target = (max(n, least) for n in (config.source_positions, config.max_length))
     assert isinstance(model.source_embedding, Embedding)  # others are refused before
-    _fill_embedding(spec.encoder.embeddings[0], spec.encoder, model.source_embedding, length)
-    _fill_embedding(spec.decoder.embeddings, spec.decoder, model.target_embedding, length)
+    _fill_embedding(spec.encoder.embeddings[0], spec.encoder, model.source_embedding, source)
+    _fill_embedding(spec.decoder.embeddings, spec.decoder, model.target_embedding, target)
     encoder_layers = cast(Iterable[EncoderLayer], model.encoder.layers)
     for into, layer in zip(spec.encoder.layer, encoder_layers, strict=True):
         _fill_attention(into.self_attention, layer.attention, layer.attention_residual.norm)

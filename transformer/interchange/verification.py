@@ -7,6 +7,7 @@ from typing import Any
 from transformer.common.errors import InputError
 from transformer.data.text.parallel import Referenced
 from transformer.decoding.batched_search import max_source
+from transformer.decoding.long_inputs import SourceLimits
 from transformer.decoding.translator import Translator, torch_engine
 from transformer.evaluation.metrics import score
 from transformer.model.attention.multi_head import MultiHeadAttention
@@ -103,7 +104,8 @@ def compare_texts(
     pairs = uncut_pairs(pairs, translator)
     sources = [source for source, _ in pairs]
     search = replace(translator.search, **changes)
-    original = replace(translator, search=search, engine=torch_engine)
+    # Other programs split no source.
+    original = replace(translator, search=search, engine=torch_engine, limits=SourceLimits())
     ours = [translation.text for translation in original.translate(sources)]
     theirs = translate(sources)
     equal = sum(text == exported for text, exported in zip(ours, theirs, strict=True))

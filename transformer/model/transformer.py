@@ -1,5 +1,7 @@
 """The whole encoder-decoder: tokens to hidden states to logits (Vaswani et al. 2017, figure 1)."""
 
+import sys
+
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -39,9 +41,11 @@ class Transformer(nn.Module):
             self.projection.weight = self.target_embedding.tokens.lookup.weight
 
     @property
-    def max_length(self) -> int | None:
-        """Maximum tokens of a sentence; None if there are positions for any length."""
-        return self.config.max_length if self.config.positions == "learned" else None
+    def max_lengths(self) -> tuple[int, int]:
+        """Maximum tokens of a source and of a target; ``sys.maxsize`` is no limit."""
+        if self.config.positions != "learned":
+            return sys.maxsize, sys.maxsize
+        return self.config.source_positions, self.config.max_length
 
     def encode(self, source: Source) -> Memory:
         """Encode padded source tokens, or vectors."""

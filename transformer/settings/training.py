@@ -87,7 +87,7 @@ class OptimizerConfig(Settings, group="optimizer"):
     name: Literal["adam", "adamw", "muon"] = "adam"
     lr: Annotated[float, Range(above=0, below=math.inf)] = 2e-3
     betas: tuple[float, float] = (0.9, 0.98)
-    eps: Annotated[float, Range(0, below=math.inf)] = 1e-9
+    eps: Annotated[float, Range(above=0, below=math.inf)] = 1e-9
     weight_decay: Annotated[float, Range(0, below=math.inf)] = 0.0
     momentum: Annotated[float, Range(0, below=1)] = 0.9
     bfloat16: bool | Literal["auto"] = "auto"

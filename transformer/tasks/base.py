@@ -63,7 +63,14 @@ class Task(ABC):
 
 D = TypeVar("D", bound=BatchModule)
 
-_DECODER_KEYS = ("decoder_layers", "decoder_pattern", "target_token_dropout")
+_DECODER_KEYS = (
+    "decoder_layer",
+    "decoder_layers",
+    "decoder_pattern",
+    "decoder_start",
+    "max_source_length",
+    "target_token_dropout",
+)
 TRANSLATION_DATA = ("corpora", "target_tag", "documents", "streaming")
 
 

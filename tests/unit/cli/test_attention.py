@@ -106,11 +106,14 @@ def test_a_blank_or_endless_sentence_or_a_wrong_key_is_named(tmp_path: Path) -> 
     endless = "a dog " * 40
     for text, target, message in (
         (" ", None, "text= has 0 subwords; give a sentence"),
-        (endless, None, r"text= has \d+ subwords; .* shorter than model\.max_length=64"),
-        ("a", endless, r"target= has \d+ subwords; .* than model\.max_length=64"),
+        (endless, None, r"text= has \d+ subwords; .* positions of 64"),
+        ("a", endless, r"target= has \d+ subwords; .* positions of 64"),
     ):
         with pytest.raises(InputError, match=message):
             encoded_pair(tiny_translator(positions="learned"), text, target)
+    # A source may have more of them than a target.
+    longer = tiny_translator(positions="learned", max_source_length=500)
+    assert len(encoded_pair(longer, endless, "ein hund").source) > 64
     # Only learned positions bound a sentence.
     assert len(encoded_pair(tiny_translator(), endless, "ein hund").source) > 64
     run = RunConfig(data=corpus(tmp_path))
@@ -142,6 +145,8 @@ def test_blank_and_long_pairs_are_left_out(tmp_path: Path) -> None:
     assert pairs == [EncodedPair(source[0], target[0], texts=("a dog", "ein hund"))]
     with pytest.raises(InputError, match="no sentence pair"):
         corpus_pairs(translator, data, "validation", 2)
+    longer = tiny_translator(positions="learned", max_source_length=500)
+    assert len(corpus_pairs(longer, data, "validation", 200)) == 2
 
 
 def test_a_sentence_is_text_with_any_signs(capsys: pytest.CaptureFixture[str]) -> None:

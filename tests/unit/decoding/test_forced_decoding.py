@@ -58,6 +58,14 @@ def test_what_cannot_be_scored_is_named() -> None:
         score_pairs(
             translator.model, tiny_tokenizer(), [("a", "a"), ("a", "the dog " * 20)], first=10
         )
+    longer, shorter = (
+        tiny_translator(positions="learned", max_length=12, max_source_length=length)
+        for length in (99, 6)
+    )
+    pairs = [("the dog " * 20, "ein"), ("a dog", "ein")]
+    assert len(score_pairs(longer.model, longer.tokenizer, pairs)) == 2
+    with pytest.raises(InputError, match=r"pair 1 has a side of \d+ .*model.max_source_length=6 "):
+        score_pairs(shorter.model, shorter.tokenizer, pairs)
     translator = tiny_translator()
     torch.nn.init.constant_(translator.model.projection.weight, math.nan)
     with pytest.raises(InputError, match="gave NaN as log-probability"):

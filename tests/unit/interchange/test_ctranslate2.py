@@ -1,6 +1,7 @@
 """CTranslate2 and Argos translate as our model does, or refuse it by name."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from transformer.data.tokenization.tags import SourceTags, TaggedText, Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.fingerprint import write_fingerprint
+from transformer.decoding.long_inputs import SourceLimits
 from transformer.decoding.search.shortlist import ENGINE_FILE, Shortlist
 from transformer.decoding.translator import Translator
 from transformer.interchange.argos import translate_as_argos, verify_argos, write_argos
@@ -32,10 +34,12 @@ from transformer.interchange.readme import Published, model_card
 from transformer.interchange.safetensors import write_settings
 from transformer.interchange.verification import (
     CTRANSLATE2,
+    PLAIN,
     TRANSFORMERS,
     Values,
     agreement,
     check_expressible,
+    compare_texts,
 )
 from transformer.model.head_masks import HeadName, switch_off
 from transformer.model.transformer import Transformer
@@ -154,6 +158,8 @@ def test_a_model_that_a_program_does_not_have_is_refused(
         {"beam_size": 5, "length_penalty": -0.5, "nbest": 5, "max_length_offset": 40},
         {"beam_size": 3, "max_length_ratio": 0.5, "max_length_offset": 1, "nbest": 3},
         {"beam_size": 3, "positions": "learned", "max_length": 14, "max_length_offset": 40},
+        {"positions": "learned", "max_length": 14, "max_source_length": 99, "beam_size": 1},
+        {"positions": "learned", "max_length": 14, "max_source_length": 9, "beam_size": 1},
         # Heads have an epsilon of their own.
         {"query_key_norm": "self", "norm_epsilon": 1e-2, "positions": "rotary", "num_kv_heads": 2},
     ],
@@ -245,6 +251,19 @@ def test_a_shortlist_is_that_of_our_search(tmp_path: Path) -> None:
         assert found.tokens == expected.tokens
         assert found.score == pytest.approx(expected.score, abs=1e-4)
         assert found.tokens != ours.translate([text])[0].tokens
+
+
+def test_other_programs_are_compared_with_whole_translations() -> None:
+    translator = tiny_translator()
+    plain = replace(translator, search=replace(translator.search, **PLAIN))
+    # A source that is longer than those of the training text.
+    splitting = replace(translator, limits=SourceLimits(usual=2))
+
+    def translate(texts: Sequence[str]) -> list[str]:
+        return [translation.text for translation in plain.translate(texts)]
+
+    assert splitting.translate([PAIRS[0][0]])[0].parts > 1
+    assert compare_texts(splitting, PLAIN, translate, REFERENCED, RAW)["equal"] == 1
 
 
 def test_agreement_ends_at_the_first_difference() -> None:

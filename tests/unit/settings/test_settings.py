@@ -95,6 +95,8 @@ CONTRADICTIONS: list[tuple[str, dict[str, Any], str]] = [
     ("model", {"max_length": 10**8}, "model.max_length=100000000 must be from 1 to 1048576"),
     ("model", {"dropout": 1.0}, "model.dropout=1.0 must be at least 0 and below 1"),
     ("optimizer", {"lr": 0.0}, "optimizer.lr=0.0 must be above 0"),
+    # A weight without a gradient, as that of padding, would become 0 / 0.
+    ("optimizer", {"eps": 0.0}, "optimizer.eps=0.0 must be above 0"),
     ("model", {"pad": 24}, "model.pad=24 is outside"),
     ("model", {"encoder_layer": "a:B", "convolution_window": 3}, "model.encoder_layer"),
     ("model", {"num_heads": 3}, "model.d_model=16 is not a multiple of model.num_heads=3"),

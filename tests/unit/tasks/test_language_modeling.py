@@ -49,7 +49,12 @@ def test_it_reads_the_target_side(tmp_path: Path) -> None:
 
 def test_settings_of_translation_are_refused(tmp_path: Path) -> None:
     alone = ["task=language_modeling", "model.decoder_layers=0"]
-    for override in ("loss=r_drop", "model.decoder_layers=2", "data.alignment=links"):
+    for override in (
+        "loss=r_drop",
+        "model.decoder_layers=2",
+        "model.decoder_layer=ssru",
+        "data.alignment=links",
+    ):
         with pytest.raises(InputError, match="experiment=pocket_lm"):
             LanguageModeling(composed([*alone, override], tmp_path))
     # A second text does nothing in a resumed run.

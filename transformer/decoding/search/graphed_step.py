@@ -215,7 +215,7 @@ class StepGraphs:
         self.lock = threading.Lock()
         """Held by a search from its first position to its last."""
         self._recorder = recorder
-        self._addresses: list[int] = []
+        self._addresses: dict[str, int] = {}
         self.clear()
 
     def clear(self) -> None:
@@ -226,8 +226,9 @@ class StepGraphs:
 
     def forget_moved_weights(self) -> None:
         """Forget all graphs if weights, or masks of heads, are not where they were."""
-        weights = chain(self.model.parameters(), self.model.buffers())
-        addresses = [weight.data_ptr() for weight in weights]
+        weights = chain(self.model.named_parameters(), self.model.named_buffers())
+        # By name: a mask may lie where that of another attention was.
+        addresses = {name: weight.data_ptr() for name, weight in weights}
         if addresses != self._addresses:
             self._addresses = addresses
             self.clear()

@@ -119,9 +119,10 @@ class Ensemble(nn.Module):
         self.config = replace(models[0].config, max_length=shortest)
 
     @property
-    def max_length(self) -> int | None:
-        """Maximal tokens of a sentence in every model; None if no model has a limit."""
-        return min((m.max_length for m in self.members if m.max_length is not None), default=None)
+    def max_lengths(self) -> tuple[int, int]:
+        """Maximal tokens of a source and of a target in every model."""
+        sources, targets = zip(*(member.max_lengths for member in self.members), strict=True)
+        return min(sources), min(targets)
 
     def combine(
         self, log_probabilities: Sequence[Float[Tensor, "*rows vocab"]]

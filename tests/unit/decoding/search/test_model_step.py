@@ -1,6 +1,7 @@
 """Ensembles average distributions in a search and in scoring."""
 
 import math
+import sys
 
 import pytest
 import torch
@@ -58,5 +59,6 @@ def test_scoring_gives_the_log_probability_of_the_search(averaging: Averaging, b
 def test_an_ensemble_has_the_shortest_length() -> None:
     long, short = (tiny_transformer(max_length=m, positions="learned") for m in (64, 32))
     ensemble = Ensemble([long, short])
-    assert ensemble.config.max_length == ensemble.max_length == 32
-    assert Ensemble([tiny_transformer()]).max_length is None
+    assert ensemble.config.max_length == 32
+    assert ensemble.max_lengths == (32, 32)
+    assert Ensemble([tiny_transformer()]).max_lengths == (sys.maxsize, sys.maxsize)
