@@ -60,8 +60,9 @@ class BatchModule(LightningDataModule, ABC):
         self._initial_tokenizer = tokenizer
         # Whether batches have word alignments.
         self._links = config.loss.alignment_weight > 0
-        # Of the model, bos or eos included; None: unlimited.
-        self._positions = model.max_length if model.positions == "learned" else None
+        # Of a source and of a target of the model, bos or eos included; None: unlimited.
+        learned = model.positions == "learned"
+        self._positions = (model.source_positions, model.max_length) if learned else None
         self._augmentation = config.augmentation
         # How files become vectors; None: sources are text.
         self._source_config = data.source_config(model.front_end)
@@ -238,12 +239,15 @@ class BatchModule(LightningDataModule, ABC):
 
     def _check_positions(self, lengths: Iterable[int], where: Callable[[int], str]) -> None:
         """Check that sentences, with bos or eos, fit the model; ``where`` names one by index."""
+        if self._positions is None:
+            return
+        _, positions = self._positions
         needed = [length + 1 for length in lengths]
         for index, length in enumerate(needed):
-            if self._positions is not None and length > self._positions:
+            if length > positions:
                 raise InputError(
                     f"{where(index)}: a sentence of {length} tokens does not fit "
-                    f"model.max_length={self._positions} with model.positions=learned; shorten it, "
+                    f"model.max_length={positions} with model.positions=learned; shorten it, "
                     f"or set model.max_length={max(needed)}"
                 )
 

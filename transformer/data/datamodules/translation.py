@@ -147,6 +147,7 @@ class TranslationData(BatchModule):
             _ = self._stream.fingerprint  # finds the shards before the tokenizer is learned
             _ = self.tokenizer
             self._encoded_path("validation")
+            self._check_room(["validation"])
             return
         training = self._parts("train")
         self._check_files(training)
@@ -160,6 +161,28 @@ class TranslationData(BatchModule):
             self._reported = True
         for name in self._parts("validation"):
             self._encoded_path(name)
+        self._check_room([*training, *self._parts("validation")])
+
+    def _check_room(self, names: list[str]) -> None:
+        """Raise an InputError if training may meet a sentence without room in learned positions."""
+        if self._positions is None:
+            return
+        limit = self._data.max_length
+        for side, positions in zip(SIDES, self._positions, strict=True):
+            if side == "source" and self.tokenizer.reads_files:
+                continue
+            # Nobody knows the lengths of a stream before it is read.
+            longest = {"train": limit} if self._stream is not None else {}
+            for name in names:
+                lengths = EncodedCorpus(self._encoded_path(name)).lengths(side)
+                longest[name] = int(lengths.max(initial=0, where=lengths <= limit))
+            for name, length in longest.items():
+                if length >= positions:
+                    raise InputError(
+                        f"{name} may have a {side} of {length} tokens, and model.positions=learned "
+                        f"has room for {positions - 1}; set data.max_length={positions - 1}, or "
+                        "more positions (model.max_length, model.max_source_length)"
+                    )
 
     def _check_files(self, training: list[str]) -> None:
         """Find missing and malformed files before the long work."""

@@ -9,6 +9,7 @@ import pytest
 from tests.helpers.data.corpora import (
     data_config,
     data_module,
+    data_run,
     first_epoch,
     tokenizer_config,
     translation_data,
@@ -94,6 +95,27 @@ def test_missing_text_is_named_before_the_work(folder: Path) -> None:
     with pytest.raises(InputError, match=r"none\.tsv: the text has no line; fill the file"):
         data_module(folder, validation=str(folder / "none.tsv")).prepare_data()
     assert not (folder / "cache").exists()
+
+
+def test_learned_positions_have_room_for_every_pair(folder: Path) -> None:
+    def prepare(positions: int, **changes: object) -> None:
+        config = data_run(data_config(folder, **changes), tokenizer_config(), positions=positions)
+        TranslationData(config).prepare_data()
+
+    prepare(longest := _longest(folder) + 1)
+    refused = f"train may have a (source|target) of {longest - 1} tokens, .*room for {longest - 2}"
+    with pytest.raises(InputError, match=refused):
+        prepare(longest - 1)
+    prepare(longest - 1, max_length=longest - 2)
+    text = str(folder / "text.tsv")
+    with pytest.raises(InputError, match=r"train may have a source of 50 tokens"):
+        prepare(50, streaming=True, train=[text], validation=text)
+
+
+def _longest(folder: Path) -> int:
+    module = data_module(folder)
+    source = max(batch.source.shape[1] for batch in batches(module))
+    return max(source, max(batch.target_output.shape[1] for batch in batches(module))) - 1
 
 
 def test_validation_text_keeps_what_the_loss_leaves_out(folder: Path) -> None:
