@@ -12,9 +12,9 @@ translated once. Minutes are those of training, validations and test, with one t
 float32, ours as the experiment says. A seed of ours that results.py has trained is not trained
 again: it is the same command.
 
-Eole has an environment of its own: python3 -m venv E; E/bin/pip install eole. Each run is a line of
-peers.jsonl beside this file. A run with a line is not repeated; a training that was stopped goes
-on.
+Eole has an environment of its own: python3 -m venv E; E/bin/pip install eole aiohttp (0.6.4 needs
+aiohttp, and does not say so). Each run is a line of peers.jsonl beside this file. A run with a line
+is not repeated; a training that was stopped goes on.
 """
 
 import argparse

@@ -2,9 +2,9 @@
 
 ``python -m benchmarks.support.eole_training FOLDER KEY=VALUE… eole.python=PATH [eole.KEY=VALUE…]``:
 keys of our run say text, subwords, size, tokens of a batch, updates and validations; PATH is the
-Python of an environment with Eole (``pip install eole``), whose packages contradict ours. Eole
-saves at each validation; each checkpoint then translates the validation text, the best of them the
-test set. Killed, it goes on from the last checkpoint and the last translation.
+Python of an environment with Eole (``pip install eole aiohttp``), whose packages contradict ours.
+Eole saves at each validation; each checkpoint then translates the validation text, the best of them
+the test set. Killed, it goes on from the last checkpoint and the last translation.
 """
 
 import json
@@ -206,7 +206,7 @@ def main(arguments: Sequence[str]) -> None:
     if not (python.parent / "eole").is_file():
         raise SystemExit(
             "eole.python= must be the Python of an environment with Eole: python3 -m venv E; "
-            "E/bin/pip install eole; eole.python=E/bin/python"
+            "E/bin/pip install eole aiohttp; eole.python=E/bin/python"
         )
     folder.mkdir(parents=True, exist_ok=True)
     text = Text(ours)
