@@ -32,8 +32,9 @@ def write_argos(translator: Translator, data: DataConfig, folder: Path, quantiza
     required = {
         "tokenizer.joint=true": tokenizer.joint,
         "no tags before a source": tokenizer.tags == Tags(),
-        f"model.max_length={length}, or model.positions=sinusoidal": (
-            config.positions != "learned" or config.max_length >= length
+        f"model.max_length={length} for each side, or model.positions=sinusoidal": (
+            config.positions != "learned"
+            or min(config.source_positions, config.max_length) >= length
         ),
     }
     raise_objections(

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +137,13 @@ def test_an_architecture_without_room_for_added_words_refuses_them(tmp_path: Pat
     found = read_folder(mbart_folder(tmp_path / "mbart"))
     with pytest.raises(InputError, match=r"tokenizer\.add"):
         written_back(found, found.tokenizer.with_words(["Zugspitze"]), tmp_path / "back")
+
+
+def test_a_size_of_positions_for_each_side_has_no_place_in_bart(tmp_path: Path) -> None:
+    imported = read_folder(bart_folder(tmp_path / "bart"))
+    longer = imported._replace(model=replace(imported.model, max_source_length=200))
+    with pytest.raises(InputError, match=r"needs model\.max_source_length=null"):
+        written_back(longer, imported.tokenizer, tmp_path / "back")
 
 
 def test_bart_keeps_its_minimum_length_and_stopping_and_needs_no_output(tmp_path: Path) -> None:

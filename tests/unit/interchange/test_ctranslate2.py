@@ -320,8 +320,9 @@ def test_a_package_of_argos_translates_alike(tmp_path: Path) -> None:
     assert verified["search"] == "beam (beam size 4), up to 256 tokens"
     # Nor does Argos cut a source at model.max_length.
     assert len(translate_as_argos(file, ["a " * 1100])) == 1
-    with pytest.raises(InputError, match=r"model\.max_length=1024"):
-        write_argos(willing(positions="learned"), data, tmp_path, "float32")
+    for lengths in ({}, {"max_length": 1024, "max_source_length": 300}):
+        with pytest.raises(InputError, match=r"model\.max_length=1024 for each side"):
+            write_argos(willing(positions="learned", **lengths), data, tmp_path, "float32")
 
 
 def test_the_program_of_a_card_translates_in_its_folder(

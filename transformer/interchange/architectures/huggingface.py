@@ -16,7 +16,11 @@ from transformer.data.text.parallel import Referenced
 from transformer.data.tokenization.tags import parse_tags
 from transformer.decoding.translator import Translator
 from transformer.interchange.architectures import whisper
-from transformer.interchange.architectures.architecture import config_values, nearest_architecture
+from transformer.interchange.architectures.architecture import (
+    WhisperConfig,
+    config_values,
+    nearest_architecture,
+)
 from transformer.interchange.architectures.subwords import ExportedIds, has_learned_bias
 from transformer.interchange.architectures.weights import export_weights
 from transformer.interchange.files import write_json
@@ -50,6 +54,9 @@ def write_huggingface(translator: Translator, run: RunConfig, folder: Path) -> N
         or config.head_dim in (None, config.d_model // config.num_heads),
         "model.positions=fairseq for data.target_tag=both": architecture.tags_both_sides
         or not tagged,
+        "model.max_source_length=null": architecture.config is WhisperConfig
+        or config.positions != "learned"
+        or config.source_positions == config.max_length,
         "model.output_bias=false": architecture.output_bias is not False
         or not has_learned_bias(model),
         f"tokenizer={' or '.join(tokenizers)}": not unknown,
