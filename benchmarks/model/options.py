@@ -24,6 +24,15 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = Path(__file__).with_suffix(".md")
 STEPS = 300
 """Updates of each run of the table."""
+WITH_ADAM = (
+    "optimizer=adam",
+    "optimizer.lr=4e-3",
+    "schedule=cosine",
+    "schedule.warmup=300",
+    "model.positions=sinusoidal",
+    "model.query_key_norm=false",
+)
+"""Pocket before it had Muon, rotary positions and norms of heads, as all rows were trained."""
 
 
 @dataclass(frozen=True)
@@ -82,9 +91,10 @@ OPTIONS = [
 def train(option: Option, folder: Path, steps: int, extra: list[str]) -> None:
     """Train, validate once and test, unless that is done."""
     bounds = [f"trainer.max_steps={steps}", f"trainer.val_check_interval={steps}"]
-    # The experiment of pocket has rotary ones.
-    plain = () if "model.positions" in option.overrides else ("model.positions=sinusoidal",)
-    run = Trained((*bounds, *plain, *option.overrides.split(), *extra), folder)
+    changed = option.overrides.split()
+    keys = {override.partition("=")[0] for override in changed}
+    plain = (override for override in WITH_ADAM if override.partition("=")[0] not in keys)
+    run = Trained((*bounds, *plain, *changed, *extra), folder)
     run.check()
     if is_finished(folder):
         return

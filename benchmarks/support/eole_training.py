@@ -179,7 +179,7 @@ class Eole:
             raise SystemExit(f"eole {arguments[0]}: exit code {done.returncode}")
 
     def parameters(self) -> int:
-        """Numbers in the weights of a checkpoint; shared ones count once."""
+        """Numbers in the weights of a checkpoint; shared ones count once, constants not."""
         from safetensors import safe_open
 
         (checkpoint, *_) = self.checkpoints().values()
@@ -187,6 +187,9 @@ class Eole:
         for file in checkpoint.glob("*.safetensors"):
             with safe_open(file, "pt") as weights:
                 for name in weights.keys():  # noqa: SIM118
+                    # Sinusoids, and ones that nothing trains.
+                    if name.endswith((".pe.pe", ".layer_scalar")):
+                        continue
                     sizes[name] = weights.get_slice(name).get_shape()
         return sum(_product(shape) for shape in sizes.values())
 

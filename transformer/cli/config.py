@@ -62,7 +62,7 @@ _OWN_METRIC = {
     "tune": ("custom={}", "metric=custom"),
     "evaluate": ("custom={}",),
     "compare": ("custom={}",),
-    "stress": ("custom={}",),
+    "stress": ("custom={}", "metric=custom"),
 }
 """What ``metrics=MODULE:FUNCTION`` sets."""
 

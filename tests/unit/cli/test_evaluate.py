@@ -81,6 +81,17 @@ def test_a_metric_of_ones_own_is_beside_those_by_name(
             assert "metrics=meteor is not MODULE:FUNCTION" in error and key in error
 
 
+def test_a_metric_of_ones_own_is_that_of_a_stress_test(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "own_counts.py").write_text("def ones(hypotheses, references):\n    return 1.0\n")
+    monkeypatch.syspath_prepend(home)
+    arguments = ["metrics=own_counts:ones", "disturbances=[lower]", "output=out"]
+    assert main([*STRESS, *arguments]) == 0
+    measured = json.loads((home / "out" / "stress.json").read_text())
+    assert (measured["metric"], measured["clean"]) == ("custom", 1.0)
+
+
 def test_a_split_that_is_nearly_named_is_suggested() -> None:
     with pytest.raises(InputError, match=r"no split=valid \(did you mean validation\?\); choose "):
         raise no_split("valid", ["validation", "test"])

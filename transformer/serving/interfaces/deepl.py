@@ -217,6 +217,9 @@ _MAX_GLOSSARIES = 100
 _MAX_ENTRIES = 1000
 _MAX_PHRASE = 100
 
+_MAX_TERMS = 8
+"""Of one sentence: each of their subwords widens the beam of its search."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class NamedGlossary(Glossary):
@@ -287,7 +290,7 @@ class DeepLGlossaries:
         glossary = self._find(request, str(asked["glossary_id"]))
         if (glossary.source, glossary.target) != (source, target):
             raise Refusal(400, "the glossary is of other languages")
-        return Options(direction, constrain=glossary.constraints)
+        return Options(direction, constrain=partial(glossary.constraints, most=_MAX_TERMS))
 
     async def pairs(self, request: Request) -> Response:
         pairs = [

@@ -123,6 +123,11 @@ def test_terms_of_a_file_and_of_a_request(tmp_path: Path) -> None:
     glossary = Glossary.read(file)
     assert glossary.constraints("A dogma.") is None
     assert glossary.constraints("A dog.") == Constraints(terms=(("dog", "Köter"),))
+    many = Glossary({f"n{number}": f"N{number}" for number in range(20)})
+    asked = many.constraints(" ".join(many.entries))
+    assert asked is not None and dict(asked.terms) == many.entries
+    first = many.constraints(" ".join(many.entries), most=8)
+    assert first is not None and first.terms == asked.terms[:8]
     request = Request.parse('{"text": "a dog", "terms": {"dog": "Köter"}}', "stdin:1")
     assert request.constraints == Constraints(terms=(("dog", "Köter"),))
     file.write_text("dog\n")
