@@ -63,8 +63,8 @@ _WITHOUT_WEIGHTS = frozenset(
 _NOT_COMPARED = {"checkpoint", "report"}
 """Keys that do not make another run."""
 
-_COPIES = {"seed": "data.seed"}
-"""Keys, and the keys that are their copies in conf/.
+_COPIES = {"seed": "data.seed", "trainer.max_steps": "schedule.total"}
+"""Keys, and the keys that are their copies in conf/ (the second in conf/experiment/g2p.yaml).
 
 The config of a checkpoint has only values: a copy changes with its key if both were equal.
 """

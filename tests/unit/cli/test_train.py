@@ -205,6 +205,10 @@ def test_single_keys_change(run: Path) -> None:
     change_config(run, "schedule", total=123)
     config = resumed_settings(run, ["seed=9", "trainer.max_steps=77"])
     assert (config.data.seed, config.schedule.total) == (123, 123)
+    # As with experiment=g2p: a cosine that ended before would leave a rate of 0.
+    change_config(run, "schedule", total=before.trainer.max_steps)
+    assert resumed_settings(run, ["trainer.max_steps=9999"]).schedule.total == 9999
+    assert resumed_settings(run, ["seed=9"]).schedule.total == before.trainer.max_steps
 
 
 @pytest.mark.parametrize(("name", "quote"), [("müller, (old)", "'"), ("it's", '"'), ("a=b", "")])
