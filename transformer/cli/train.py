@@ -299,8 +299,9 @@ def _run_hydra(flags: Sequence[str], overrides: Sequence[str]) -> None:
             hydra.main(str(config_folder()), "train", version_base="1.3")(_run_job)()
         except HydraException as error:
             raise composition_error("train", overrides, error) from error
-        except ValueError as error:  # of flags that do not go together
-            if sweeps:
+        except ValueError as error:  # of flags that do not go together, or of Optuna
+            # It has no best trial if all have failed.
+            if sweeps and "No trials are completed" not in str(error):
                 raise
             raise InputError(" ".join(str(error).split())) from error
 
