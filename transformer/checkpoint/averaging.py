@@ -14,6 +14,7 @@ from transformer.checkpoint.checkpoint import (
 )
 from transformer.checkpoint.run_directory import newest_checkpoints
 from transformer.common.errors import InputError
+from transformer.settings.model import other_weights
 
 
 def recent_checkpoints(folder: Path, count: int | None) -> list[Path]:
@@ -34,15 +35,20 @@ def recent_checkpoints(folder: Path, count: int | None) -> list[Path]:
 
 
 def average_checkpoints(paths: Sequence[Path]) -> dict[str, Any]:
-    """The payload of mean weights, summed in float64; InputError for different models."""
-    first = read_merged(paths[0])
+    """The payload of mean weights, summed in float64, with the settings of the last checkpoint.
+
+    Raises InputError for different models. A resumed run may have changed what is no weight, such
+    as dropout.
+    """
+    payload = first = read_merged(paths[0])
     require_translation(first, paths[0])
     model = portable_part(first).config.model
     sums = {name: tensor.double() for name, tensor in first["state_dict"].items()}
     for path in paths[1:]:
         payload = read_merged(path)
         weights = payload["state_dict"]
-        if portable_part(payload).config.model != model or _shapes(weights) != _shapes(sums):
+        other = other_weights(model, portable_part(payload).config.model)
+        if other or _shapes(weights) != _shapes(sums):
             raise InputError(f"{path} has another model than {paths[0]}; average one run's only")
         for name, tensor in weights.items():
             sums[name] += tensor
@@ -52,7 +58,7 @@ def average_checkpoints(paths: Sequence[Path]) -> dict[str, Any]:
     for name, tensor in first["state_dict"].items():
         mean = (sums[name] / len(paths)).to(tensor.dtype)
         means[name] = tied.setdefault(tensor.data_ptr(), mean)
-    return {"state_dict": means, PORTABLE: first[PORTABLE]}
+    return {"state_dict": means, PORTABLE: payload[PORTABLE]}
 
 
 def _shapes(weights: Mapping[str, Tensor]) -> dict[str, Size]:

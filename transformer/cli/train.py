@@ -92,35 +92,40 @@ def _train_new(overrides: Sequence[str]) -> None:
         raise InputError(f"{launch[0]} is for a sweep; add --multirun")
     config = compose_config("train", [text for text in overrides if text not in trust])
     folder = Path(HydraConfig.get().run.dir).absolute()
-    keys = {override_key(text).lstrip("+") for text in overrides}
-    _fetch_initial(config)
-    if config.finetune_from is not None:
-        _take_initial_settings(config, keys, trusted=f"{TRUST}=true" in trust)
-    elif trust:
+    if trust and config.finetune_from is None:
         raise InputError(f"{trust[0]} is for a checkpoint; add finetune_from= or checkpoint=")
-    elif "experiment=finetune" in overrides:
-        raise InputError("experiment=finetune adapts a trained model; add finetune_from=RUN")
-    is_named = "hydra.run.dir" in keys
+    _take_initial_settings(config, overrides, trusted=f"{TRUST}=true" in trust)
+    is_named = "hydra.run.dir" in _keys(overrides)
     fit = not names_vocabulary_size(overrides)
     settings, folder = _resolve_auto(config, folder, named=is_named, fit_vocabulary=fit)
     train_run(settings, folder, fit_vocabulary=fit)
 
 
-def _fetch_initial(config: DictConfig) -> None:
-    """Replace ``finetune_from=hf://USER/MODEL`` by the run in the cache."""
+def _keys(overrides: Sequence[str]) -> set[str]:
+    return {override_key(text).lstrip("+") for text in overrides}
+
+
+def _take_initial_settings(
+    config: DictConfig, overrides: Sequence[str], *, trusted: bool = False
+) -> None:
+    """Take model and vocabulary of ``finetune_from``, if given, except for keys of the command.
+
+    A run of the Hub, ``hf://USER/MODEL``, is replaced by that in the cache.
+    """
+    if config.finetune_from is None:
+        if "experiment=finetune" in overrides:
+            raise InputError("experiment=finetune adapts a trained model; add finetune_from=RUN")
+        return
+    from transformer.runs.finetuning import has_pattern, settings_of_initial
+
     if str(config.finetune_from).startswith(HUB):
         from transformer.interchange.translators import fetched
 
         config.finetune_from = str(fetched(config.finetune_from))
-
-
-def _take_initial_settings(config: DictConfig, keys: Collection[str], *, trusted: bool) -> None:
-    """Take model and vocabulary from the checkpoint, except for ``keys`` of the command."""
-    from transformer.runs.finetuning import has_pattern, settings_of_initial
-
     path = given_path(str(config.finetune_from))
     if config.checkpoint == AUTO and not path.exists():
         return  # a run resumes without its initial weights
+    keys = _keys(overrides)
     settings = settings_of_initial(
         path, config.task, keys, trusted=trusted, patterns=not has_pattern(config.model)
     )
@@ -294,8 +299,9 @@ def _run_hydra(flags: Sequence[str], overrides: Sequence[str]) -> None:
             hydra.main(str(config_folder()), "train", version_base="1.3")(_run_job)()
         except HydraException as error:
             raise composition_error("train", overrides, error) from error
-        except ValueError as error:  # of flags that do not go together
-            if sweeps:
+        except ValueError as error:  # of flags that do not go together, or of Optuna
+            # It has no best trial if all have failed.
+            if sweeps and "No trials are completed" not in str(error):
                 raise
             raise InputError(" ".join(str(error).split())) from error
 
@@ -319,7 +325,7 @@ def _run_trial(config: DictConfig) -> "tuple[float, Objective]":
     from transformer.training.callbacks.best_score import Objective, check_direction
 
     job = HydraConfig.get()
-    _fetch_initial(config)
+    _take_initial_settings(config, job.overrides.task)
     fit = not names_vocabulary_size(job.overrides.task)
     # The directory of a trial has its number: a sweep resumes only in a directory that is named.
     folder = Path(job.runtime.output_dir)

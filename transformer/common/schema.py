@@ -217,3 +217,9 @@ def _in_range(value: Any, hint: Any, where: str) -> Any:
 def override_key(argument: str) -> str:
     """The key of an argument."""
     return argument.partition("=")[0]
+
+
+def different_fields(before: T, now: T) -> list[str]:
+    """The names of the fields of two configs of one class that differ."""
+    names = [field.name for field in fields(now)]  # type: ignore[arg-type]
+    return [name for name in names if getattr(before, name) != getattr(now, name)]

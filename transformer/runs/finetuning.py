@@ -20,12 +20,17 @@ from transformer.checkpoint.checkpoint import (
 from transformer.checkpoint.run_directory import find_checkpoint
 from transformer.checkpoint.trust import require_trust
 from transformer.common.errors import InputError, errors_name
+from transformer.common.schema import different_fields
 from transformer.data.corpora.resolve import config_tags
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import Tokenizer, settings_of_state
 from transformer.interchange.translators import fetched
-from transformer.runs.resume import PATTERN_KEYS, different_fields, other_weights, weight_keys
-from transformer.settings.model import LEARNING_KEYS
+from transformer.settings.model import (
+    LEARNING_KEYS,
+    PATTERN_KEYS,
+    other_weights,
+    weight_keys,
+)
 from transformer.settings.run import RunConfig, changed_config
 from transformer.settings.sources import TRAINING_ONLY
 from transformer.tasks.registry import is_translation

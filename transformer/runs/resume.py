@@ -4,9 +4,9 @@ import filecmp
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from transformer.checkpoint.run_directory import (
     CONFIG,
@@ -17,54 +17,24 @@ from transformer.checkpoint.run_directory import (
 )
 from transformer.checkpoint.trust import require_trust
 from transformer.common.errors import InputError, did_you_mean, raise_objections
+from transformer.common.schema import different_fields
 from transformer.data.corpora.resolve import corpus_configs
 from transformer.settings.data import DataConfig
-from transformer.settings.model import ModelConfig
+from transformer.settings.model import other_weights
 from transformer.settings.run import (
-    OF_THE_TEXT,
     RunConfig,
     changed_config,
     dotted_values,
     plain_values,
 )
 
-T = TypeVar("T")
-
 logger = logging.getLogger(__name__)
-
-PATTERN_KEYS = (
-    "decoder_pattern",
-    "global_tokens",
-    "pattern",
-    "pattern_seed",
-    "random_block_size",
-    "random_blocks",
-    "window",
-)
-"""Settings of a model that decide which positions attend to which: no weights, but its outputs."""
-
-_WITHOUT_WEIGHTS = frozenset(
-    {
-        *OF_THE_TEXT,
-        *PATTERN_KEYS,
-        "activation_dropout",
-        "attention",
-        "attention_dropout",
-        "dropout",
-        "layer_drop",
-        "max_length",
-        "sdpa_backend",
-        "source_token_dropout",
-        "target_token_dropout",
-    }
-)
-"""Settings of a model that do not change its weights; the tokenizer has the sizes."""
 
 _NOT_COMPARED = {"checkpoint", "report"}
 """Keys that do not make another run."""
 
-_COPIES = {"seed": "data.seed"}
-"""Keys, and the keys that are their copies in conf/.
+_COPIES = {"seed": "data.seed", "trainer.max_steps": "schedule.total"}
+"""Keys, and the keys that are their copies in conf/ (the second in conf/experiment/g2p.yaml).
 
 The config of a checkpoint has only values: a copy changes with its key if both were equal.
 """
@@ -266,35 +236,6 @@ def fixed_key_that_differs(before: RunConfig, now: RunConfig) -> str | None:
     keys += [f"metrics.{key}" for key in different_fields(before.metrics, now.metrics)]
     keys += [f"model.{key}" for key in other_weights(before.model, now.model)]
     return keys[0] if keys else _held_out_key_that_differs(before.data, now.data)
-
-
-def different_fields(before: T, now: T) -> list[str]:
-    """The names of the fields of two configs of one class that differ."""
-    names = [field.name for field in fields(now)]  # type: ignore[arg-type]
-    return [name for name in names if getattr(before, name) != getattr(now, name)]
-
-
-def other_weights(before: ModelConfig, now: ModelConfig) -> list[str]:
-    """Keys of a model that differ and need other weights; null is the value that it stands for."""
-    return [
-        key
-        for key in different_fields(_explicit(before), _explicit(now))
-        if key in weight_keys(now) and getattr(before, key) != getattr(now, key)
-    ]
-
-
-def weight_keys(model: ModelConfig) -> list[str]:
-    """The keys of a model that decide which weights it has, and what they mean."""
-    without = set(_WITHOUT_WEIGHTS)
-    if model.positions == "learned":
-        without.remove("max_length")
-    if model.positions != "relative":
-        without |= {"relative_buckets", "relative_max_distance"}
-    return [field.name for field in fields(model) if field.name not in without]
-
-
-def _explicit(model: ModelConfig) -> ModelConfig:
-    return replace(model, head_dim=model.d_k, num_kv_heads=model.num_kv_heads or model.num_heads)
 
 
 def _held_out_key_that_differs(before: DataConfig, now: DataConfig) -> str | None:

@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Annotated, Any, Literal
 
-from transformer.common.schema import Range, Settings
+from transformer.common.schema import Range, Settings, different_fields
 from transformer.settings.sources import FrontEndName
 
 Size = Annotated[int, Range(1, below=2**31)]
@@ -16,6 +16,37 @@ ActivationName = Literal["relu", "gelu", "gelu_tanh", "swish", "swiglu", "geglu"
 Positions = Literal["sinusoidal", "fairseq", "learned", "rotary", "alibi", "relative"]
 Precision = Literal["float32", "bfloat16", "int8"]
 Frozen = Literal["embeddings", "encoder", "decoder", "norms", "output"]
+
+OF_THE_TEXT = ("source_vocab_size", "target_vocab_size", "pad")
+"""Fields of the model that are no keys of conf/model: the tokenizer decides them."""
+
+PATTERN_KEYS = (
+    "decoder_pattern",
+    "global_tokens",
+    "pattern",
+    "pattern_seed",
+    "random_block_size",
+    "random_blocks",
+    "window",
+)
+"""Settings of a model that decide which positions attend to which: no weights, but its outputs."""
+
+_WITHOUT_WEIGHTS = frozenset(
+    {
+        *OF_THE_TEXT,
+        *PATTERN_KEYS,
+        "activation_dropout",
+        "attention",
+        "attention_dropout",
+        "dropout",
+        "layer_drop",
+        "max_length",
+        "sdpa_backend",
+        "source_token_dropout",
+        "target_token_dropout",
+    }
+)
+"""Settings of a model that do not change its weights; the tokenizer has the sizes."""
 
 LEARNING_KEYS = ("freeze", "lora_rank", "lora_alpha")
 """Keys of training only: a trained model does not need them, since its adapters are merged."""
@@ -226,3 +257,26 @@ def _bad_positions(config: ModelConfig, width: str) -> Iterator[str]:
                 f"model.relative_max_distance={config.relative_max_distance} must be more than "
                 f"half of {buckets}, or no bucket is left for far keys"
             )
+
+
+def other_weights(before: ModelConfig, now: ModelConfig) -> list[str]:
+    """Keys of a model that differ and need other weights; null is the value that it stands for."""
+    return [
+        key
+        for key in different_fields(_explicit(before), _explicit(now))
+        if key in weight_keys(now) and getattr(before, key) != getattr(now, key)
+    ]
+
+
+def weight_keys(model: ModelConfig) -> list[str]:
+    """The keys of a model that decide which weights it has, and what they mean."""
+    without = set(_WITHOUT_WEIGHTS)
+    if model.positions == "learned":
+        without.remove("max_length")
+    if model.positions != "relative":
+        without |= {"relative_buckets", "relative_max_distance"}
+    return [field.name for field in fields(model) if field.name not in without]
+
+
+def _explicit(model: ModelConfig) -> ModelConfig:
+    return replace(model, head_dim=model.d_k, num_kv_heads=model.num_kv_heads or model.num_heads)

@@ -13,7 +13,7 @@ from transformer.common.schema import Settings, typed
 from transformer.settings.data import AugmentationConfig, DataConfig
 from transformer.settings.decoding import SearchConfig
 from transformer.settings.metrics import METRICS, OTHER_VALUES, MetricsConfig
-from transformer.settings.model import ModelConfig
+from transformer.settings.model import OF_THE_TEXT, ModelConfig
 from transformer.settings.sources import DEFAULT_FRONT_ENDS
 from transformer.settings.tokenizer import VECTORS, TokenizerConfig
 from transformer.settings.training import (
@@ -25,9 +25,6 @@ from transformer.settings.training import (
     ScheduleConfig,
     TrainerConfig,
 )
-
-OF_THE_TEXT = ("source_vocab_size", "target_vocab_size", "pad")
-"""Fields of the model that are no keys of conf/model: the tokenizer decides them."""
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,14 @@ from transformer.checkpoint.checkpoint import (
     PORTABLE,
     WEIGHTS_PREFIX,
     load_checkpoint,
+    portable_part,
     read_payload,
     write_payload,
 )
 from transformer.common.errors import InputError
 
 
-def write(path: Path, value: float, **changes: str | int) -> Path:
+def write(path: Path, value: float, **changes: str | float) -> Path:
     """A checkpoint all of whose weights have one value."""
     model = tiny_transformer(**changes)
     with torch.no_grad():
@@ -74,6 +75,15 @@ def test_another_model_is_refused(tmp_path: Path) -> None:
     write_payload(payload, paths[0])
     with pytest.raises(InputError, match="was trained for task=tagging"):
         average_checkpoints(paths[:1])
+
+
+def test_a_run_that_went_on_with_other_settings_has_the_newest(tmp_path: Path) -> None:
+    before, now = {"dropout": 0.1, "max_length": 32}, {"dropout": 0.3, "max_length": 64}
+    paths = [write(tmp_path / "a.ckpt", 1.0, **before), write(tmp_path / "b.ckpt", 2.0, **now)]
+    averaged = average_checkpoints(paths)
+    model = portable_part(averaged).config.model
+    assert (model.dropout, model.max_length) == (0.3, 64)
+    assert all(torch.all(weight == 1.5) for weight in averaged["state_dict"].values())
 
 
 def test_the_newest_are_found_oldest_first(tmp_path: Path) -> None:

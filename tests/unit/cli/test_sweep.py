@@ -1,12 +1,14 @@
 """The jobs of a sweep: what is recorded of each, and the table at the end."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
 from transformer.__main__ import main
+from transformer.cli import train
 from transformer.cli.sweep import recorded, show_jobs, sweep_directory
 from transformer.common.errors import InputError, Interrupted
 
@@ -84,3 +86,26 @@ def test_optuna_searches_what_is_named(capsys: pytest.CaptureFixture[str]) -> No
     folder = sweep_directory(named)
     assert folder.parent == Path("multirun")
     assert sweep_directory(["seed=1", "hydra.sweep.dir=here", "experiment=pocket"]) == Path("here")
+
+
+def test_a_trial_that_fails_does_not_end_a_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scores = [None, 2.0, 3.0, None, None]
+
+    def run_trial(config: DictConfig) -> tuple[float, Any]:
+        score = scores.pop(0)
+        if score is None:
+            raise InputError("it diverges")
+        return score, SimpleNamespace(metric="val/bleu", direction="maximize")
+
+    monkeypatch.setattr(train, "_run_trial", run_trial)
+    monkeypatch.setattr("sys.argv", ["train.py"])
+    search = ["train", "--multirun", "launch=optuna", "model.dropout=interval(0,0.3)"]
+    sizes = ("hydra.sweeper.n_trials=3", f"hydra.sweep.dir={tmp_path}/some")
+    assert main([*search, *sizes]) == 0
+    assert "some: 3 jobs, best 2 (val/bleu 3.0000)" in capsys.readouterr().err
+    sizes = ("hydra.sweeper.n_trials=2", f"hydra.sweep.dir={tmp_path}/none")
+    assert main([*search, *sizes]) == 2
+    *_, error = capsys.readouterr().err.splitlines()
+    assert error == "error: No trials are completed yet."

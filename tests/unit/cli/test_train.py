@@ -14,6 +14,7 @@ from transformer.cli import train
 from transformer.cli.config import compose_config, run_settings
 from transformer.cli.train import named_checkpoint, resumed_settings
 from transformer.common.errors import InputError
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.model.build import build_transformer
 from transformer.runs.processes import RankCall
 from transformer.settings.run import RunConfig
@@ -49,6 +50,30 @@ def test_a_sweep_is_refused_before_its_trials_train(
     assert "error: objective=val/bleu is not there" in error
     assert "val/loss, val/exact_match" in error
     assert not trained
+
+
+def test_trials_take_the_model_that_they_fine_tune(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = settings("~experiment", "tokenizer=bytes", "model.d_model=16", "model.pattern=sliding")
+    tokenizer = Tokenizer.train(before.tokenizer, lambda: [("a", "b")])
+    model = build_transformer(before.model.sized(*2 * [tokenizer.source_vocab_size]))
+    weights = {f"model.{name}": weight for name, weight in model.state_dict().items()}
+    part = Portable(replace(before, model=model.config), tokenizer.to_state()).to_plain()
+    write_payload({"state_dict": weights, PORTABLE: part}, tmp_path / "run.ckpt")
+    trials: list[RunConfig] = []
+    monkeypatch.setattr(train, "train_run", lambda config, *_, **__: trials.append(config))
+    monkeypatch.setattr("sys.argv", ["train.py"])
+    sweep = ["train", "--multirun", f"hydra.sweep.dir={tmp_path}/sweep", "experiment=finetune"]
+    assert main([*sweep, f"finetune_from={tmp_path}/run.ckpt", "model.dropout=0.1,0.2"]) == 2
+    assert "the trial ends before its first validation" in capsys.readouterr().err
+    assert [trial.model.dropout for trial in trials] == [0.1, 0.2]
+    for trial in trials:
+        assert trial.tokenizer == before.tokenizer
+        assert (trial.model.d_model, trial.model.pattern) == (16, "sliding")
+    assert main([*sweep, "model.dropout=0.1,0.2"]) == 2
+    assert "error: experiment=finetune adapts a trained model" in capsys.readouterr().err
+    assert len(trials) == 2
 
 
 def test_what_is_wrong_is_refused_before_anything_is_written(
@@ -180,6 +205,10 @@ def test_single_keys_change(run: Path) -> None:
     change_config(run, "schedule", total=123)
     config = resumed_settings(run, ["seed=9", "trainer.max_steps=77"])
     assert (config.data.seed, config.schedule.total) == (123, 123)
+    # As with experiment=g2p: a cosine that ended before would leave a rate of 0.
+    change_config(run, "schedule", total=before.trainer.max_steps)
+    assert resumed_settings(run, ["trainer.max_steps=9999"]).schedule.total == 9999
+    assert resumed_settings(run, ["seed=9"]).schedule.total == before.trainer.max_steps
 
 
 @pytest.mark.parametrize(("name", "quote"), [("müller, (old)", "'"), ("it's", '"'), ("a=b", "")])
