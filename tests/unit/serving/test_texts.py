@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 from hypothesis import example, given
@@ -118,6 +118,22 @@ def test_languages_by_code_alias_variant_and_run() -> None:
     wide = direction.wider(3)
     assert wide is direction.wider(3)
     assert wide.translator.search.nbest == 3
+
+
+@pytest.mark.parametrize(
+    ("search", "wide"),
+    [
+        ({"algorithm": "sampling", "top_p": 0.9, "temperature": 0.7}, ("beam", 4, 4)),
+        ({"algorithm": "diverse", "beam_size": 6, "groups": 3, "diversity": 0.5}, ("beam", 6, 4)),
+        ({"algorithm": "mbr", "beam_size": 1, "candidates": 8, "epsilon": 0.02}, ("mbr", 1, 4)),
+        ({"algorithm": "mbr", "beam_size": 1, "candidates": 3}, ("mbr", 1, 3)),
+    ],
+)
+def test_every_search_has_alternatives(search: dict[str, Any], wide: tuple[str, int, int]) -> None:
+    found = Direction("en", "de", tiny_translator(**search)).wider(4).translator.search
+    assert (found.algorithm, found.beam_size, found.nbest) == wide
+    if found.algorithm == "mbr":
+        assert replace(found, nbest=1) == tiny_translator(**search).search
 
 
 def test_the_language_of_a_text_is_detected() -> None:
