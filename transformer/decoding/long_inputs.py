@@ -18,6 +18,7 @@ from transformer.common.errors import InputError
 from transformer.data.features.read_source import ReadSource, Times
 from transformer.data.features.windows import quietest_cut
 from transformer.data.text.phrases import OTHER, SENTENCE_ENDS, char_kind
+from transformer.data.text.placeholders import PLACEHOLDER
 from transformer.data.tokenization.normalization import WORD_START
 from transformer.data.tokenization.tags import is_tag
 from transformer.data.tokenization.tokenizer import Tokenizer
@@ -91,15 +92,25 @@ def base_language(code: str) -> str:
 
 
 def find_sentences(text: str, language: str) -> Iterator[str]:
-    """The sentences of a text, each with the blanks after it, by sentencex; without loss."""
+    """The sentences of a text, each with the blanks after it, by sentencex; without loss.
+
+    None ends inside a placeholder or a URL, such as ``https://a.org/?Id=1``.
+    """
     import sentencex
 
     # sentencex panics at "B\u00a0.": it takes every blank for one byte.
     plain = _NON_ASCII_BLANK.sub(" ", text)
-    start = 0
+    kept = [match.span() for match in PLACEHOLDER.finditer(plain)]
+    start = end = 0
     for sentence in sentencex.segment(base_language(language), plain):
-        yield text[start : start + len(sentence)]
-        start += len(sentence)
+        end += len(sentence)
+        before = bisect_left(kept, (end,))
+        is_inside = before > 0 and end < kept[before - 1][1]
+        # To the pattern, Chinese after a URL without a blank is a part of it.
+        if is_inside and plain[end - 1 : end + 1].isascii():
+            continue
+        yield text[start:end]
+        start = end
 
 
 def sentence_lengths(subwords: Sequence[str], language: str) -> list[int]:

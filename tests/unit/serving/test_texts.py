@@ -44,8 +44,28 @@ def test_a_text_is_cut_where_asked(splitting: Splitting, sentences: list[str]) -
     assert [len(part.sentence) for part in long] == sizes
 
 
+@pytest.mark.parametrize(
+    ("language", "sentences"),
+    [
+        (
+            "en",
+            ["See https://a.org/Who?Id=1&B=2.", "Or www.Example.Com!", "It is https://x.org/#!/y."],
+        ),
+        ("en", ["Write {{ Dr. No }}, %(name)s!", "{name} wrote to a@b.org."]),
+        ("zh", ["见 https://a.org/?Id=1。", "再见https://b.org/c。", "好！"]),
+    ],
+)
+def test_no_sentence_ends_inside_a_url_or_a_placeholder(
+    language: str, sentences: list[str]
+) -> None:
+    text = ("" if language == "zh" else " ").join(sentences)
+    parts = split_sentences(text, language, "sentences")
+    assert [part.sentence for part in parts] == sentences
+
+
 @given(text=st.text(alphabet="aB.?! \n\r\t\u2028\u00a0。", max_size=60))
 @example("This is plan B\u00a0. The dog runs.")
+@example("https://a.org/?B=1 {a.B}")
 def test_any_text_is_cut_without_loss(text: str) -> None:
     for splitting in get_args(Splitting):
         parts = split_sentences(text, "en", splitting)
