@@ -30,9 +30,6 @@ from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import word_links
 from transformer.decoding.constraints.request import Constraints, Term, terms_in
 
-MOST_TERMS = 8
-"""Terms of one text that are required: each of their subwords widens the beam of its search."""
-
 
 @dataclass(frozen=True)
 class Glossary:
@@ -50,9 +47,9 @@ class Glossary:
             entries[phrases[0]] = phrases[1]
         return cls(entries)
 
-    def constraints(self, text: str) -> Constraints | None:
-        """The first terms that occur in a text, in the order of the glossary."""
-        terms = terms_in(text, self.entries.items())[:MOST_TERMS]
+    def constraints(self, text: str, most: int | None = None) -> Constraints | None:
+        """The terms that occur in a text, or the first of them, in the order of the glossary."""
+        terms = terms_in(text, self.entries.items())[:most]
         return Constraints(terms=terms) if terms else None
 
 

@@ -216,6 +216,8 @@ _MAX_GLOSSARIES = 100
 
 _MAX_ENTRIES = 1000
 _MAX_PHRASE = 100
+_MAX_TERMS = 8
+"""Entries that a sentence has: each of their subwords widens the beam of its search."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -287,7 +289,7 @@ class DeepLGlossaries:
         glossary = self._find(request, str(asked["glossary_id"]))
         if (glossary.source, glossary.target) != (source, target):
             raise Refusal(400, "the glossary is of other languages")
-        return Options(direction, constrain=glossary.constraints)
+        return Options(direction, constrain=partial(glossary.constraints, most=_MAX_TERMS))
 
     async def pairs(self, request: Request) -> Response:
         pairs = [

@@ -114,6 +114,11 @@ def test_of_terms_within_each_other_the_longer_one_holds() -> None:
     assert required("A guide  dog.") == ("Blindenhund",)
     assert required("a dog, a guide dog") == ("Hund", "Blindenhund")
     assert required("the guide dog food in C++ (old)") == ("Blindenhund", "C")  # each word once
+    letters = Glossary({letter: letter.upper() for letter in "abcdefghij"})
+    all_terms = letters.constraints("j i h g f e d c b a")
+    assert all_terms is not None and len(all_terms.terms) == 10
+    first = letters.constraints("j i h g f e d c b a", most=2)
+    assert first == Constraints(terms=(("a", "A"), ("b", "B")))
     # Two translations of one phrase are both asked for.
     both = Constraints(terms=(("dog", "Hund"), ("dog", "Köter")))
     assert both.on_source("a dog") == both
