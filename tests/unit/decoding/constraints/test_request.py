@@ -48,6 +48,8 @@ def test_a_line_that_is_no_request_is_one_error() -> None:
 def test_request_has_constraints_and_tags() -> None:
     request = Request.parse('{"never": ["x"], "text": "", "prefix": "y", "must": ["z"]}', "f:1")
     assert request == Request("", Constraints("y", ("z",), ("x",)))
+    lines = Request.parse('{"text": "a\\ndog\\r\\nruns"}', "f:1")
+    assert lines == Request("a dog runs")
     text = Request.parse('{"text": "a dog", "to": "de", "tag": "web"}', "f:1").text
     assert text == "a dog" and parse_tags(text) == SourceTags("de", "web")
 
