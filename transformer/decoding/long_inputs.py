@@ -45,8 +45,9 @@ class SourceLimits:
     """No source may be longer: the positions of the model."""
     usual: int = sys.maxsize
     """A longer source is split into sentences: hardly any source of the training text is longer."""
-    language: str = ""
-    """Of the source, as ISO 639-1; another code has the rules of English."""
+    language: str | None = ""
+    """Of the source, as ISO 639-1; another code has the rules of English. With None, a source is no
+    sequence of sentences: it is cut into as few parts as fit."""
 
     @classmethod
     def trained(cls, config: RunConfig, longest_source: int | None) -> "SourceLimits":
@@ -60,7 +61,7 @@ class SourceLimits:
             is_sound = config.data.source_kind == "speech"
             return cls(usual=longest_source or config.data.max_length) if is_sound else cls()
         if not has_sentences(config):
-            return cls()
+            return cls(language=None)
         usual = longest_source or config.data.max_length
         corpora = (config.data.corpora or {}).values()
         languages = [corpus.source for corpus in corpora if corpus.source]
@@ -74,7 +75,10 @@ class SourceLimits:
         uncut = min(self.longest, int(UNCUT * self.usual))
         parts = []
         start = 0
-        for length in sentence_lengths(subwords, self.language):
+        sentences = [len(subwords)]
+        if self.language is not None:
+            sentences = sentence_lengths(subwords, self.language)
+        for length in sentences:
             sentence = subwords[start : start + length]
             start += length
             parts += [length] if length <= uncut else part_lengths(sentence, self.usual)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.helpers.decoding.translators import tiny_tokenizer
+from tests.helpers.decoding.translators import tiny_tokenizer, tiny_translator
 from transformer.decoding.batching import LONG_LINE, make_windows
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.long_inputs import (
@@ -67,7 +67,13 @@ def test_a_model_of_whole_lines_splits_no_sentences() -> None:
     lines = MetricsConfig(test=("rougel",), validation=("rougel",), choose="rougel")
     features = TokenizerConfig(algorithm="char", features=";")
     for whole_lines in (replace(run, metrics=lines), replace(run, tokenizer=features)):
-        assert SourceLimits.trained(whole_lines, 20) == SourceLimits()
+        limits = SourceLimits.trained(whole_lines, 20)
+        assert limits == SourceLimits(language=None)
+        # A line is cut where the positions of the model end, not at each sentence.
+        translator = tiny_translator(max_length=40, algorithm="greedy", beam_size=1)
+        translator = replace(translator, limits=limits)
+        [translation] = translator.translate([" ".join(["a dog runs. two cats sleep."] * 6)])
+        assert len(translation.source_tokens) == 108 and translation.parts == 3
 
 
 def test_the_first_part_alone_has_the_prefix() -> None:
