@@ -25,6 +25,7 @@ from transformer.cli.arguments import (
 )
 from transformer.common.errors import ALSO, InputError
 from transformer.common.schema import field_key, override_key, typed, typed_value
+from transformer.settings.decoding import SearchConfig
 from transformer.settings.run import RunConfig, completed, run_config
 from transformer.settings.tokenizer import FILES
 
@@ -267,10 +268,15 @@ def search_changes(arguments: Sequence[str], composed: Mapping[str, Any]) -> dic
     """What the arguments change of the search of a run, by key.
 
     ``decoding=NAME`` changes all but the limits of the length, which depend on the text and not on
-    the search; ``decoding.KEY=`` changes a key.
+    the search, unless a choice of the user has others than the default; ``decoding.KEY=`` changes a
+    key.
     """
     keys = [override_key(argument) for argument in arguments]
     changed = {key.removeprefix("decoding.") for key in keys if key.startswith("decoding.")}
     if "decoding" in keys:
-        changed |= composed.keys() - _LENGTH_LIMITS
+        changed |= {
+            key
+            for key, value in composed.items()
+            if key not in _LENGTH_LIMITS or value != getattr(SearchConfig, key)
+        }
     return {key: composed[key] for key in composed if key in changed}

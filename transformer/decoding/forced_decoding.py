@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from transformer.data.batching.batch import Batch, Row, Source, collate, is_token
 from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.decoding.batched_search import in_halves
 from transformer.decoding.batching import (
     bucket_batches,
     check_lengths,
@@ -83,24 +84,36 @@ def score_pairs(
 def score_subwords(
     model: Model, pairs: Sequence[tuple[Row, Row]], batch_tokens: int = 4096
 ) -> list[list[float]]:
-    """Log-probabilities of the target subwords of each pair and of its end; see ``score_pairs``."""
+    """Log-probabilities of the target subwords of each pair and of its end; see ``score_pairs``.
+
+    A batch for which memory is too small is scored in halves.
+    """
     scores: list[list[float]] = [[]] * len(pairs)
     device = next(model.parameters()).device
+
+    def score(indices: list[int]) -> list[list[float]]:
+        sources, targets = zip(*(pairs[index] for index in indices), strict=True)
+        batch = collate(sources, targets).to(device)
+        real = batch.target_output != model.config.pad
+        members = [
+            _log_probabilities(member, member.encode(batch.source), batch.target_input, real)
+            for member in ensemble_members(model)
+        ]
+        combined = model.combine(members) if isinstance(model, Ensemble) else members[0]
+        selected = _select(combined, batch.target_output, real)
+        if selected.isnan().any():
+            raise not_a_number(batch.target_input.size(1))
+        rows = zip(selected.tolist(), targets, strict=True)
+        return [row[: len(target) + 1] for row, target in rows]
+
+    def describe(index: int) -> str:
+        return f"one pair of {pair_lengths([pairs[index]])[0]} tokens; cut it in two"
+
     with evaluating(model):
         for indices in bucket_batches(pair_lengths(pairs), batch_tokens):
-            sources, targets = zip(*(pairs[index] for index in indices), strict=True)
-            batch = collate(sources, targets).to(device)
-            real = batch.target_output != model.config.pad
-            members = [
-                _log_probabilities(member, member.encode(batch.source), batch.target_input, real)
-                for member in ensemble_members(model)
-            ]
-            combined = model.combine(members) if isinstance(model, Ensemble) else members[0]
-            selected = _select(combined, batch.target_output, real)
-            if selected.isnan().any():
-                raise not_a_number(batch.target_input.size(1))
-            for index, row, target in zip(indices, selected.tolist(), targets, strict=True):
-                scores[index] = row[: len(target) + 1]
+            rows = in_halves(score, indices, describe, free_memory=None)
+            for index, row in zip(indices, rows, strict=True):
+                scores[index] = row
     return scores
 
 

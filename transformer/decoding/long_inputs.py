@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,9 @@ from transformer.common.errors import InputError
 from transformer.data.features.read_source import ReadSource, Times
 from transformer.data.features.windows import quietest_cut
 from transformer.data.text.phrases import OTHER, SENTENCE_ENDS, char_kind
+from transformer.data.text.placeholders import PLACEHOLDER
 from transformer.data.tokenization.normalization import WORD_START
-from transformer.data.tokenization.tags import is_tag
+from transformer.data.tokenization.tags import is_tag, parse_tags, with_tags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.constraints.request import Constraints
 from transformer.settings.run import RunConfig
@@ -44,8 +45,9 @@ class SourceLimits:
     """No source may be longer: the positions of the model."""
     usual: int = sys.maxsize
     """A longer source is split into sentences: hardly any source of the training text is longer."""
-    language: str = ""
-    """Of the source, as ISO 639-1; another code has the rules of English."""
+    language: str | None = ""
+    """Of the source, as ISO 639-1; another code has the rules of English. With None, a source is no
+    sequence of sentences: it is cut into as few parts as fit."""
 
     @classmethod
     def trained(cls, config: RunConfig, longest_source: int | None) -> "SourceLimits":
@@ -59,21 +61,26 @@ class SourceLimits:
             is_sound = config.data.source_kind == "speech"
             return cls(usual=longest_source or config.data.max_length) if is_sound else cls()
         if not has_sentences(config):
-            return cls()
+            return cls(language=None)
         usual = longest_source or config.data.max_length
         corpora = (config.data.corpora or {}).values()
         languages = [corpus.source for corpus in corpora if corpus.source]
         language = base_language([*languages, config.data.source][0])
         return cls(usual=usual, language=language)
 
-    def split(self, subwords: Sequence[str]) -> list[int]:
-        """Lengths of the parts of a source, as spelled in its vocabulary."""
+    def split(self, subwords: Sequence[str], sentences: Sequence[int] = ()) -> list[int]:
+        """Lengths of the parts of a source, as spelled in its vocabulary.
+
+        ``sentences`` are the lengths of its sentences; without any, the spelling tells them.
+        """
         if len(subwords) <= self.usual:
             return [len(subwords)]
         uncut = min(self.longest, int(UNCUT * self.usual))
         parts = []
         start = 0
-        for length in sentence_lengths(subwords, self.language):
+        if self.language is None:
+            sentences = [len(subwords)]
+        for length in sentences or sentence_lengths(subwords, self.language or ""):
             sentence = subwords[start : start + length]
             start += length
             parts += [length] if length <= uncut else part_lengths(sentence, self.usual)
@@ -91,15 +98,46 @@ def base_language(code: str) -> str:
 
 
 def find_sentences(text: str, language: str) -> Iterator[str]:
-    """The sentences of a text, each with the blanks after it, by sentencex; without loss."""
+    """The sentences of a text, each with the blanks after it, by sentencex; without loss.
+
+    None ends inside a placeholder or a URL, such as ``https://a.org/?Id=1``.
+    """
     import sentencex
 
     # sentencex panics at "B\u00a0.": it takes every blank for one byte.
     plain = _NON_ASCII_BLANK.sub(" ", text)
-    start = 0
+    kept = [match.span() for match in PLACEHOLDER.finditer(plain)]
+    start = end = 0
     for sentence in sentencex.segment(base_language(language), plain):
-        yield text[start : start + len(sentence)]
-        start += len(sentence)
+        end += len(sentence)
+        before = bisect_left(kept, (end,))
+        is_inside = before > 0 and end < kept[before - 1][1]
+        # To the pattern, Chinese after a URL without a blank is a part of it.
+        if is_inside and plain[end - 1 : end + 1].isascii():
+            continue
+        yield text[start:end]
+        start = end
+
+
+def encoded_sentences(
+    text: str, subwords: Sequence[int], tokenizer: Tokenizer, language: str
+) -> list[int]:
+    """Lengths of the sentences of a text, if each alone has the subwords that it has there.
+
+    Otherwise none, as in a script without blanks. `sentence_lengths` sees the text less well where
+    a vocabulary spells bytes, or, as WordPiece, a blank before punctuation.
+    """
+    lengths = [len(sentence) for sentence in find_sentences(text, language)]
+    # The blank after a sentence belongs to the next word.
+    cuts = [len(text[:end].rstrip()) for end in accumulate(lengths[:-1])]
+    tags = parse_tags(text)
+    sentences = [
+        with_tags(text[start:stop], tags) for start, stop in pairwise([0, *cuts, len(text)])
+    ]
+    rows = tokenizer.encode_source(sentences)
+    rows = [row[tokenizer.leading_tags(row) :] for row in rows]
+    same = list(chain.from_iterable(rows)) == list(subwords)
+    return [len(row) for row in rows if row] if same else []
 
 
 def sentence_lengths(subwords: Sequence[str], language: str) -> list[int]:
@@ -137,10 +175,15 @@ def part_lengths(subwords: Sequence[str], limit: int) -> list[int]:
         ends = [
             cut for cut in words if subwords[cut - 1].rstrip(WORD_START).endswith(SENTENCE_ENDS)
         ]
-        cut = ends[0] if ends else min(words or [equal], key=lambda cut: abs(cut - equal))
+        whole = [cut for cut in cuts if not _WITHIN_CHARACTER.match(subwords[cut])]
+        cut = ends[0] if ends else min(words or whole or cuts, key=lambda cut: abs(cut - equal))
         lengths.append(cut - start)
         start = cut
     return [*lengths, len(subwords) - start]
+
+
+_WITHIN_CHARACTER = re.compile("<0x[89AB]")
+"""A subword that begins with a later byte of a character."""
 
 
 def _is_between_words(before: str, after: str) -> bool:
@@ -255,8 +298,9 @@ def split_segments(
     tokenizer: Tokenizer,
     limits: SourceLimits,
     target_tags: Sequence[int] = (),
+    source: str | None = None,
 ) -> list[Segment]:
-    """Split a text (``SourceLimits``), and divide its constraints.
+    """Split a text (``SourceLimits``), the ``source`` of these subwords; divide its constraints.
 
     Each part begins with the tags of the source, its translation with ``target_tags``. The first
     part has the prefix. Every part has the forbidden phrases, and the terms that occur in it. No
@@ -273,7 +317,10 @@ def split_segments(
     if count:
         room = max(1, limits.longest - count)
         limits = replace(limits, longest=room, usual=min(limits.usual, room))
-    lengths = limits.split(tokenizer.source_subwords(text))
+    sentences: list[int] = []
+    if source is not None and limits.language is not None:
+        sentences = encoded_sentences(source, text, tokenizer, limits.language)
+    lengths = limits.split(tokenizer.source_subwords(text), sentences)
     if len(lengths) == 1:
         return [whole]
     segments: list[Segment] = []

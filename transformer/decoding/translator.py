@@ -475,7 +475,12 @@ class Translator:
         rows = zip(texts, encoded, constraints, target_tags, strict=True)
         return [
             split_segments(
-                subwords if text.strip() else [], constraint, self.tokenizer, self.limits, tags
+                subwords if text.strip() else [],
+                constraint,
+                self.tokenizer,
+                self.limits,
+                tags,
+                text,
             )
             for text, subwords, constraint, tags in rows
         ]

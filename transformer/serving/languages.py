@@ -41,11 +41,17 @@ class Direction:
     )
 
     def wider(self, nbest: int) -> "Direction":
-        """The direction with beam search and an n-best list; made once, so that caches stay."""
+        """The direction with an n-best list; made once, so that caches stay.
+
+        It is that of a beam search, or of minimum Bayes risk where this is the search.
+        """
         if nbest not in self._wider:
             search = self.translator.search
-            plain: dict[str, Any] = {"algorithm": "beam", "groups": 1, "diversity": 0.0}
-            wide = replace(search, **plain, nbest=nbest, beam_size=max(nbest, search.beam_size))
+            changes: dict[str, Any] = {"nbest": min(nbest, search.candidates)}
+            if search.algorithm != "mbr":
+                width = max(nbest, search.beam_size)
+                changes = {**NEUTRAL, "algorithm": "beam", "nbest": nbest, "beam_size": width}
+            wide = replace(search, **changes)
             translator = replace(self.translator, search=wide, engine=torch_engine)
             flagging = self.flagging and replace(self.flagging, translator=translator)
             self._wider[nbest] = replace(self, translator=translator, flagging=flagging)

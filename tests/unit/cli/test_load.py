@@ -14,6 +14,7 @@ from tests.helpers.model.models import portable, run_of, tiny_transformer
 from transformer.checkpoint.checkpoint import PORTABLE, write_payload
 from transformer.cli.config import command_settings, compose_config
 from transformer.common.errors import InputError
+from transformer.common.files import CONFIG_DIR
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner
 from transformer.decoding.device import find_device, suited_batch_tokens, suited_precision
@@ -139,6 +140,19 @@ def test_keys_change_the_search_and_a_name_replaces_it(
     limits = {key: TRAINED[key] for key in ("max_length_ratio", "max_length_offset")}
     translator, _ = load(checkpoint, *arguments)
     assert vars(translator.search) == composed | limits | search
+
+
+def test_the_limits_of_an_own_choice_count(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "decoding").mkdir()
+    lines = "defaults: [beam, _self_]\nbeam_size: 8\nmax_length_offset: 20\n"
+    (tmp_path / "decoding" / "mine.yaml").write_text(lines)
+    monkeypatch.setenv(CONFIG_DIR, str(tmp_path))
+    search = load(checkpoint, "decoding=mine")[0].search
+    limits = (TRAINED["max_length_ratio"], 20)
+    assert (search.max_length_ratio, search.max_length_offset) == limits
+    assert search.beam_size == 8
 
 
 def test_a_beam_size_makes_a_beam_of_a_run_that_is_greedy(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer, tiny_trans
 from tests.helpers.model.models import tiny_transformer
 from tests.helpers.model.tolerance import assert_close
 from transformer.common.errors import InputError
+from transformer.data.batching.batch import Source
 from transformer.data.tokenization.tags import SourceTags, TaggedText, Tags
 from transformer.decoding.forced_decoding import (
     Attended,
@@ -17,6 +18,7 @@ from transformer.decoding.forced_decoding import (
     score_pairs,
     score_subwords,
 )
+from transformer.model.encoder import Memory
 from transformer.model.head_masks import Kind
 
 
@@ -36,6 +38,28 @@ def test_a_hypothesis_scores_as_in_its_search(batch_tokens: int) -> None:
     rows = score_subwords(translator.model, pairs, batch_tokens)
     assert [len(row) for row in rows] == [len(target) + 1 for _, target in pairs]
     assert [math.fsum(row) for row in rows] == pytest.approx(expected, abs=1e-4)
+
+
+def test_too_little_memory_scores_in_halves(monkeypatch: pytest.MonkeyPatch) -> None:
+    translator = tiny_translator()
+    model = translator.model
+    expected = score_pairs(model, translator.tokenizer, PAIRS)
+    encode = model.encode
+    most = 2
+
+    def poor(source: Source) -> Memory:
+        if len(source) > most:
+            raise torch.OutOfMemoryError("a double's")
+        return encode(source)
+
+    monkeypatch.setattr(model, "encode", poor)
+    scored = score_pairs(model, translator.tokenizer, PAIRS)
+    assert [one.tokens for one in scored] == [one.tokens for one in expected]
+    for one, other in zip(scored, expected, strict=True):
+        assert one.token_log_probabilities == pytest.approx(other.token_log_probabilities, abs=1e-4)
+    most = 0
+    with pytest.raises(InputError, match=r"runs out of memory with one pair of \d+ tokens"):
+        score_pairs(model, translator.tokenizer, PAIRS)
 
 
 def test_given_tags_have_no_share_in_a_mean() -> None:

@@ -1,10 +1,14 @@
 """Where a source that is too long is split."""
 
 from dataclasses import replace
+from pathlib import Path
+from typing import cast
 
 import pytest
 
-from tests.helpers.decoding.translators import tiny_tokenizer
+from tests.helpers.data.vocabulary_files import word_piece_file
+from tests.helpers.decoding.translators import tiny_tokenizer, tiny_translator
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.batching import LONG_LINE, make_windows
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.long_inputs import (
@@ -17,7 +21,7 @@ from transformer.decoding.long_inputs import (
 from transformer.settings.data import DataConfig
 from transformer.settings.metrics import MetricsConfig
 from transformer.settings.run import RunConfig
-from transformer.settings.tokenizer import TokenizerConfig
+from transformer.settings.tokenizer import Algorithm, TokenizerConfig
 
 
 @pytest.mark.parametrize(
@@ -49,6 +53,40 @@ def test_sentence_lengths(language: str, subwords: str, lengths: list[int]) -> N
     assert sentence_lengths(subwords.split("|"), language) == lengths
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "sentences"),
+    [
+        ("bytes", ["今天很好。", "明天也好。", "再见！"]),
+        ("bytes", ["Die Häuser z. B. Ämter.", " Über alles.", " Ja."]),
+        ("huggingface", ["Dr. Smith paid 3.5 euros.", " He left, e.g. now.", " Yes."]),
+        ("char", ["Dr. Smith paid 3.5 euros.", " He left.", " Yes."]),
+    ],
+)
+def test_sentences_end_where_the_text_says_so(
+    algorithm: str, sentences: list[str], tmp_path: Path
+) -> None:
+    text = "".join(sentences)
+    config = TokenizerConfig(
+        algorithm=cast(Algorithm, algorithm),
+        vocab_size=None,
+        file=word_piece_file(tmp_path / "file", [text]) if algorithm == "huggingface" else None,
+    )
+    tokenizer = Tokenizer.train(config, lambda: [(text, text)])
+    language = "zh" if "。" in text else "de" if "ü" in text else "en"
+    [subwords, *alone] = tokenizer.encode_source([text, *sentences])
+    limits = SourceLimits(usual=max(map(len, alone)), language=language)
+    parts = split_segments(subwords, None, tokenizer, limits, source=text)
+    assert [part.subwords for part in parts] == alone
+
+
+def test_no_part_ends_inside_a_character() -> None:
+    tokenizer = Tokenizer.train(TokenizerConfig(algorithm="bytes", vocab_size=None), lambda: [])
+    [subwords] = tokenizer.encode_source(["今天很好明天也好"])
+    parts = split_segments(subwords, None, tokenizer, SourceLimits(usual=10, language="zh"))
+    texts = tokenizer.decode_source([part.subwords for part in parts])
+    assert len(texts) == 3 and "".join(texts) == "今天很好明天也好"
+
+
 def test_only_a_source_longer_than_usual_is_split() -> None:
     limits = SourceLimits(longest=100, usual=6)
     sentences = ["▁He", "▁came", ".", "▁It", "▁left", "."]
@@ -67,7 +105,13 @@ def test_a_model_of_whole_lines_splits_no_sentences() -> None:
     lines = MetricsConfig(test=("rougel",), validation=("rougel",), choose="rougel")
     features = TokenizerConfig(algorithm="char", features=";")
     for whole_lines in (replace(run, metrics=lines), replace(run, tokenizer=features)):
-        assert SourceLimits.trained(whole_lines, 20) == SourceLimits()
+        limits = SourceLimits.trained(whole_lines, 20)
+        assert limits == SourceLimits(language=None)
+        # A line is cut where the positions of the model end, not at each sentence.
+        translator = tiny_translator(max_length=40, algorithm="greedy", beam_size=1)
+        translator = replace(translator, limits=limits)
+        [translation] = translator.translate([" ".join(["a dog runs. two cats sleep."] * 6)])
+        assert len(translation.source_tokens) == 108 and translation.parts == 3
 
 
 def test_the_first_part_alone_has_the_prefix() -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 from hypothesis import example, given
@@ -44,8 +44,28 @@ def test_a_text_is_cut_where_asked(splitting: Splitting, sentences: list[str]) -
     assert [len(part.sentence) for part in long] == sizes
 
 
+@pytest.mark.parametrize(
+    ("language", "sentences"),
+    [
+        (
+            "en",
+            ["See https://a.org/Who?Id=1&B=2.", "Or www.Example.Com!", "It is https://x.org/#!/y."],
+        ),
+        ("en", ["Write {{ Dr. No }}, %(name)s!", "{name} wrote to a@b.org."]),
+        ("zh", ["见 https://a.org/?Id=1。", "再见https://b.org/c。", "好！"]),
+    ],
+)
+def test_no_sentence_ends_inside_a_url_or_a_placeholder(
+    language: str, sentences: list[str]
+) -> None:
+    text = ("" if language == "zh" else " ").join(sentences)
+    parts = split_sentences(text, language, "sentences")
+    assert [part.sentence for part in parts] == sentences
+
+
 @given(text=st.text(alphabet="aB.?! \n\r\t\u2028\u00a0。", max_size=60))
 @example("This is plan B\u00a0. The dog runs.")
+@example("https://a.org/?B=1 {a.B}")
 def test_any_text_is_cut_without_loss(text: str) -> None:
     for splitting in get_args(Splitting):
         parts = split_sentences(text, "en", splitting)
@@ -118,6 +138,22 @@ def test_languages_by_code_alias_variant_and_run() -> None:
     wide = direction.wider(3)
     assert wide is direction.wider(3)
     assert wide.translator.search.nbest == 3
+
+
+@pytest.mark.parametrize(
+    ("search", "wide"),
+    [
+        ({"algorithm": "sampling", "top_p": 0.9, "temperature": 0.7}, ("beam", 4, 4)),
+        ({"algorithm": "diverse", "beam_size": 6, "groups": 3, "diversity": 0.5}, ("beam", 6, 4)),
+        ({"algorithm": "mbr", "beam_size": 1, "candidates": 8, "epsilon": 0.02}, ("mbr", 1, 4)),
+        ({"algorithm": "mbr", "beam_size": 1, "candidates": 3}, ("mbr", 1, 3)),
+    ],
+)
+def test_every_search_has_alternatives(search: dict[str, Any], wide: tuple[str, int, int]) -> None:
+    found = Direction("en", "de", tiny_translator(**search)).wider(4).translator.search
+    assert (found.algorithm, found.beam_size, found.nbest) == wide
+    if found.algorithm == "mbr":
+        assert replace(found, nbest=1) == tiny_translator(**search).search
 
 
 def test_the_language_of_a_text_is_detected() -> None:

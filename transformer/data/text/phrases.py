@@ -42,7 +42,7 @@ def one_line(text: str) -> str:
 
 def occurs(phrase: str, text: str) -> bool:
     """Whether the text has the phrase, not empty, in the same case, between word boundaries."""
-    return any(True for _ in _occurrences(one_line(phrase), one_line(text)))
+    return any(True for _ in occurrences(one_line(phrase), one_line(text)))
 
 
 def without(phrase: str, text: str) -> str:
@@ -51,14 +51,15 @@ def without(phrase: str, text: str) -> str:
     text = one_line(text)
     parts = []
     start = 0
-    for index in _occurrences(phrase, text):
+    for index in occurrences(phrase, text):
         if index >= start:
             parts.append(text[start:index])
             start = index + len(phrase)
     return "\ufffd".join([*parts, text[start:]])
 
 
-def _occurrences(phrase: str, text: str) -> Iterator[int]:
+def occurrences(phrase: str, text: str) -> Iterator[int]:
+    """The indices of a phrase between word boundaries; both are as `one_line` returns them."""
     index = text.find(phrase) if phrase else -1
     while index >= 0:
         if not (_joined(text, index) or _joined(text, index + len(phrase))):

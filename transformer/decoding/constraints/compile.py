@@ -46,6 +46,8 @@ class OpenWords:
     ) -> "OpenWords":
         """Of the words of a batch, in the subwords of the tokenizer; without a word, none."""
         texts = [bytes(byte for byte, _ in vocabulary.join(word)) for word in words]
+        # The space that a last subword may spell after it would end the word.
+        texts = [text.rstrip(b" ") for text in texts]
         size = len(vocabulary.lengths)
         after = torch.zeros(len(texts), max(map(len, texts)) + 1, size, dtype=torch.int16)
         for rows, text in zip(after, texts, strict=True):

@@ -108,7 +108,8 @@ class Request:
         """Read ``{"text": "…", "prefix": "…", "must": ["…"], "never": ["…"], "terms": {…}}``.
 
         All keys but ``"text"`` are optional; ``"to"``, ``"tag"`` and ``"from"`` become its tags
-        (``SourceTags``). The message of an InputError begins with ``where``.
+        (``SourceTags``). A line end in the text becomes a space. The message of an InputError
+        begins with ``where``.
         """
         try:
             values = json.loads(line)
@@ -123,7 +124,9 @@ class Request:
             terms = typed_value(values.pop("terms", {}), Mapping[str, str], "request.terms")
             read = typed(_Line, values, "request")
             constraints = Constraints(read.prefix, read.must, read.never, tuple(terms.items()))
-        return cls(with_tags(read.text, SourceTags(read.to, read.tag, source)), constraints or None)
+        # No text that a model was trained on has one.
+        text = read.text.replace("\r\n", " ").replace("\n", " ")
+        return cls(with_tags(text, SourceTags(read.to, read.tag, source)), constraints or None)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,8 +15,17 @@ from jaxtyping import Float
 from torch import Tensor
 
 from transformer.common.errors import InputError
-from transformer.data.text.phrases import WORD, char_kind, occurs, one_line, read_phrases
-from transformer.data.text.word_alignment import Links, subword_words
+from transformer.data.text.phrases import (
+    WORD,
+    char_kind,
+    is_unspaced,
+    occurrences,
+    occurs,
+    one_line,
+    read_phrases,
+)
+from transformer.data.text.word_alignment import NO_WORD, Links, subword_words
+from transformer.data.tokenization.normalization import WORD_START
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import word_links
 from transformer.decoding.constraints.request import Constraints, Term, terms_in
@@ -45,7 +54,10 @@ class Glossary:
 
 
 class LinkedWords(NamedTuple):
-    """The words of a source and of its translation, without punctuation, and their links."""
+    """The words of a source and of its translation, without punctuation, and their links.
+
+    In a script without spaces, each subword of the source is a word.
+    """
 
     source: list[str]
     target: list[str]
@@ -60,7 +72,7 @@ class LinkedWords(NamedTuple):
         tokenizer: Tokenizer,
     ) -> "LinkedWords":
         """Link words that have their largest weight with each other, in both directions."""
-        rows = subword_words(tokenizer.source_subwords(source))
+        rows = _source_words(tokenizer.source_subwords(source))
         columns = subword_words(tokenizer.subwords(target))
         backward = word_links(weights.T, columns, rows, 1.0)
         links = word_links(weights, rows, columns, 1.0) & {(s, t) for t, s in backward}
@@ -72,13 +84,7 @@ class LinkedWords(NamedTuple):
 
     def translations(self, phrase: str) -> Iterator[str]:
         """The words linked to each occurrence of a phrase, unless they occur elsewhere, too."""
-        count = len(one_line(phrase).split())
-        inside = {
-            start + offset
-            for start in range(len(self.source) - count + 1)
-            if occurs(phrase, " ".join(self.source[start : start + count]))
-            for offset in range(count)
-        }
+        inside = self._words_of(one_line(phrase))
         linked = sorted({target for source, target in self.links if source in inside})
         # Consecutive words have one difference between number and rank.
         for _, run in groupby(enumerate(linked), lambda pair: pair[1] - pair[0]):
@@ -87,6 +93,25 @@ class LinkedWords(NamedTuple):
             elsewhere = [*self.target[: words[0]], "", *self.target[words[-1] + 1 :]]
             if translation and not occurs(translation, " ".join(elsewhere)):
                 yield translation
+
+    def _words_of(self, phrase: str) -> set[int]:
+        """The words of the source that belong to an occurrence of a phrase."""
+        text = ""
+        spans = []
+        for word in map(one_line, self.source):
+            if not any(map(is_unspaced, text[-1:] + word[:1])):
+                text += " "
+            spans.append((len(text), len(text) + len(word)))
+            text += word
+        inside = set()
+        for first in occurrences(phrase, text):
+            last = first + len(phrase)
+            for number, (start, end) in enumerate(spans):
+                outside = text[start:first] + text[last:end]
+                # A part of a word stands for all of it, except in a script without spaces.
+                if start < last and first < end and not any(map(is_unspaced, outside)):
+                    inside.add(number)
+        return inside
 
     def model_words(self, terms: Sequence[Term]) -> tuple[str, ...]:
         """The model's translations of terms, except those that overlap with a required phrase."""
@@ -97,6 +122,19 @@ class LinkedWords(NamedTuple):
             for word in words
             if not any(occurs(word, phrase) or occurs(phrase, word) for phrase in required)
         )
+
+
+def _source_words(subwords: Sequence[str]) -> list[int]:
+    """`subword_words`, but each subword of a script without spaces is a word."""
+    numbers: list[int] = []
+    number = NO_WORD
+    before = (NO_WORD, "")
+    for word, subword in zip(subword_words(subwords), subwords, strict=True):
+        touching = before[1][-1:] + subword.lstrip(WORD_START)[:1]
+        number += word not in (NO_WORD, before[0]) or any(map(is_unspaced, touching))
+        numbers.append(NO_WORD if word == NO_WORD else number)
+        before = (word, subword)
+    return numbers
 
 
 def _words(ids: Sequence[int], words: Sequence[int]) -> list[list[int]]:

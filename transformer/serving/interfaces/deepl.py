@@ -216,7 +216,6 @@ _MAX_GLOSSARIES = 100
 
 _MAX_ENTRIES = 1000
 _MAX_PHRASE = 100
-
 _MAX_TERMS = 8
 """Of one sentence: each of their subwords widens the beam of its search."""
 

@@ -19,6 +19,7 @@ from tests.helpers.decoding.tiny_language import (
     tiny_vocabulary,
 )
 from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer, tiny_translator
+from tests.helpers.model.models import tiny_transformer
 from transformer.data.text.phrases import occurs
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.constraints.compile import (
@@ -191,6 +192,22 @@ def test_a_subword_may_spell_the_space_after_a_prefix(tmp_path: Path) -> None:
     for one, needs_space in ((tokenizer, False), (tiny_tokenizer(), True)):
         compiled = ConstraintCompiler(one).compile(ended, 20, torch.device("cpu"))
         assert (compiled.after_prefix is not None) is needs_space
+
+
+def test_a_prefix_may_end_inside_a_word_whose_subwords_spell_the_space_after_it(
+    tmp_path: Path,
+) -> None:
+    file = suffix_file(tmp_path / "file", ["the dog walks home", "so do the men"] * 5)
+    config = TokenizerConfig(algorithm="huggingface", file=file, vocab_size=None)
+    tokenizer = Tokenizer.train(config, lambda: [])
+    size = tokenizer.target_vocab_size
+    model = tiny_transformer(source_vocab_size=size, target_vocab_size=size, output_bias=True)
+    [[_, dog]] = tokenizer.encode_target(["the dog"])
+    with torch.no_grad():
+        model.projection.bias[dog] = 99
+    translator = Translator(model, tokenizer, search_config())
+    [found] = translator.translate(["a dog"], [Constraints("the do")])
+    assert found.text.startswith("the dog") and found.unmet == ()
 
 
 def test_an_unknown_symbol_is_spelled_as_it_is_written() -> None:

@@ -5,18 +5,22 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
+import torch
 
 from tests.helpers.decoding.translators import wordy_translator
 from transformer.common.errors import InputError
 from transformer.data.text.phrases import occurs
 from transformer.data.tokenization.tags import SourceTags, parse_tags
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.constraints.request import Constraints, Request
 from transformer.decoding.constraints.terms import Glossary, LinkedWords
 from transformer.decoding.long_inputs import Segment
 from transformer.decoding.search.search import Hypothesis
 from transformer.settings.decoding import SearchConfig
+from transformer.settings.tokenizer import Algorithm, TokenizerConfig
 
 
 @pytest.mark.parametrize(
@@ -44,6 +48,8 @@ def test_a_line_that_is_no_request_is_one_error() -> None:
 def test_request_has_constraints_and_tags() -> None:
     request = Request.parse('{"never": ["x"], "text": "", "prefix": "y", "must": ["z"]}', "f:1")
     assert request == Request("", Constraints("y", ("z",), ("x",)))
+    lines = Request.parse('{"text": "a\\ndog\\r\\nruns"}', "f:1")
+    assert lines == Request("a dog runs")
     text = Request.parse('{"text": "a dog", "to": "de", "tag": "web"}', "f:1").text
     assert text == "a dog" and parse_tags(text) == SourceTags("de", "web")
 
@@ -76,6 +82,27 @@ def test_the_words_of_the_model_are_those_linked_to_the_term() -> None:
     # A word that occurs elsewhere, too, stays allowed.
     twice = LinkedWords(["bank", "bench"], ["Bank", "Bank"], frozenset({(0, 0), (1, 1)}))
     assert twice.model_words([("bank", "Geldhaus")]) == ()
+
+
+@pytest.mark.parametrize("algorithm", ["char", "words"])
+def test_a_term_of_a_script_without_spaces_is_linked_by_its_own_subwords(algorithm: str) -> None:
+    source = "请阅读PDF文档" if algorithm == "char" else "请 阅读 PDF 文档"
+    config = TokenizerConfig(
+        algorithm=cast(Algorithm, algorithm), vocab_size=None, joint=False, target="words"
+    )
+    target = "Please read the PDF documentation"
+    tokenizer = Tokenizer.train(config, lambda: [(source, target)])
+    [(row, written)] = tokenizer.encode_pairs([(source, target)])
+    # Each word of the target looks at its source, and "the" at the end.
+    partners = {"char": [[0], [1, 2], [], [3, 4, 5], [6, 7]], "words": [[0], [1], [], [2], [3]]}
+    weights = torch.zeros(len(written), len(row))
+    for word, subwords in enumerate(partners[algorithm]):
+        weights[word, subwords] = 0.9 / max(1, len(subwords))
+    linked = LinkedWords.from_attention(row, written, weights, tokenizer)
+    for term, word in (("文档", "documentation"), ("阅读", "read"), ("PDF", "PDF"), ("档案", None)):
+        assert linked.model_words([(term, "x")]) == (() if word is None else (word,))
+    # The link of a longer word says nothing of its part.
+    assert linked.model_words([("文", "x")]) == (("documentation",) if algorithm == "char" else ())
 
 
 def test_of_terms_within_each_other_the_longer_one_holds() -> None:
