@@ -9,6 +9,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from tests.helpers.decoding.metrics import RAW
+from tests.helpers.decoding.translators import wordy_translator
 from tests.helpers.interchange.architecture_folders import (
     T5_SIZES,
     bart_folder,
@@ -27,6 +29,7 @@ from transformer.decoding.translator import Translator
 from transformer.interchange.architectures.architecture import nearest_architecture, read_config
 from transformer.interchange.architectures.huggingface import (
     generate_greedily,
+    verify_huggingface,
     write_huggingface,
 )
 from transformer.interchange.import_model import Imported, read_folder, read_weights
@@ -63,6 +66,14 @@ def test_the_nearest_architecture() -> None:
         ({"positions": "fairseq", "decoder_start": EOS}, "m2m_100"),
     ):
         assert nearest_architecture(tiny_config(**changes)).model_type == kind
+
+
+@pytest.mark.parametrize("norm_order", ["post", "pre"])
+def test_a_source_may_be_longer_than_every_target(norm_order: str, tmp_path: Path) -> None:
+    translator = wordy_translator(norm_order=norm_order, max_length=16, max_source_length=40)
+    write_huggingface(translator, run_of(translator.model.config), tmp_path)
+    pairs = [("the dog sees a cat . " * 3, ("ein hund",)), ("a dog", ("ein hund",))]
+    assert verify_huggingface(translator, tmp_path, pairs, RAW)["equal"] == 1
 
 
 def test_weights_in_several_files_are_those_of_one(tmp_path: Path) -> None:
