@@ -180,7 +180,10 @@ class StressTest:
         references: list[tuple[str, ...]] = [targets for _, targets in texts]
         expected = list(clean)
         if disturbance.reference != "same" or disturbance.window != 1:
-            expected = [self._disturbed(disturbance, window, clean)[1][0] for window in windows]
+            expected = [
+                self._expected(disturbance, window, source, clean)
+                for window, source in zip(windows, sources, strict=True)
+            ]
         translations = self._translator.translate(sources)
         outputs = [translation.text for translation in translations]
         value = loss = None
@@ -203,6 +206,13 @@ class StressTest:
             None if agreement is None else round(agreement, 2),
             self._flags(sources, references, translations),
         )
+
+    def _expected(
+        self, disturbance: Disturbance, window: Sequence[int], source: str, clean: Sequence[str]
+    ) -> str:
+        """The clean output, changed as references are: not if this source did not change."""
+        changed, (expected, *_) = self._disturbed(disturbance, window, clean)
+        return expected if changed == source else clean[window[0]]
 
     def _windows(self, size: int) -> Iterator[list[int]]:
         """Yield indices of so many consecutive texts, fewer at the end and before other tags."""

@@ -119,6 +119,20 @@ def test_numbers_change_in_the_references_that_have_those_of_the_source() -> Non
     assert source != "2 cats" and references == (source.replace("cats", "Katzen"),)
 
 
+def test_numbers_of_the_clean_output_stay_where_those_of_the_source_do() -> None:
+    texts = [("2 dogs", ("zwei Hunde",)), ("3 cats", ("3 Katzen",))]
+    answers = {"2 dogs": "2 Hunde", "3 cats": "3 Katzen"}
+    test = StressTest(
+        Fake(lambda text: answers.get(text, text.replace("cats", "Katzen"))),
+        Detector(Thresholds()),
+        texts,
+        MetricsConfig(),
+        "chrf",
+    )
+    [one] = test.run(["numbers"]).disturbances
+    assert (one.changed, one.agreement) == (50, 100)
+
+
 def test_features_of_a_source_stay() -> None:
     config = tokenizer_config(algorithm="char", vocab_size=None, features=";")
     texts = [("walks 3\tV;pst;3", ("walked 3",)), ("goes\tV;pst;3", ("went",))]
