@@ -80,6 +80,15 @@ def test_copies_in_scripts_without_capitals(text: str, is_copy: bool) -> None:
     assert ("copy" in detector.flags(text, Output(text))) is is_copy
 
 
+@pytest.mark.parametrize("codes", [("eng_Latn", "deu_Latn"), ("eng", "deu"), ("en_XX", "de_DE")])
+def test_languages_have_codes_of_two_letters_or_three(codes: tuple[str, str]) -> None:
+    detector = Detector(Thresholds.fit([], DataConfig(source=codes[0], target=codes[1])))
+    source = "The committee did not agree on the budget yesterday."
+    assert detector.flags(source, Output(source)) == ("copy",)
+    french = "Le comité n'est pas parvenu hier à un accord sur le budget."
+    assert detector.flags(source, Output(french)) == ("wrong_language",)
+
+
 def test_the_search_tells_what_is_unfinished_or_unlikely() -> None:
     detector = Detector(Thresholds(low_confidence=-2.0))
     assert detector.flags("A dog.", Output("Ein Hund.", -1.9)) == ()
