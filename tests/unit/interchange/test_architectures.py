@@ -76,6 +76,15 @@ def test_a_source_may_be_longer_than_every_target(norm_order: str, tmp_path: Pat
     assert verify_huggingface(translator, tmp_path, pairs, RAW)["equal"] == 1
 
 
+def test_blank_lines_between_documents_are_not_compared(tmp_path: Path) -> None:
+    translator = wordy_translator(norm_order="post", max_length=16)
+    write_huggingface(translator, run_of(translator.model.config), tmp_path)
+    pairs = [("a dog runs .", ("ein hund",)), ("", ("",)), ("a cat", ("eine katze",))]
+    assert generate_greedily(tmp_path, [""]) != [""]
+    found = verify_huggingface(translator, tmp_path, pairs, RAW)
+    assert (found["equal"], found["sentences"]) == (1, 2)
+
+
 def test_weights_in_several_files_are_those_of_one(tmp_path: Path) -> None:
     weights = {name: torch.randn(3, 2) for name in ("a", "b", "c")}
     save_file({"a": weights["a"], "c": weights["c"]}, tmp_path / "1.safetensors")
