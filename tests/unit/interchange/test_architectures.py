@@ -18,7 +18,7 @@ from tests.helpers.interchange.architecture_folders import (
     mbart_folder,
     t5_folder,
 )
-from tests.helpers.interchange.marian_folders import SIZES, change_json
+from tests.helpers.interchange.marian_folders import SIZES, change_json, marian_folder
 from tests.helpers.lazy import hf
 from tests.helpers.model.models import run_of, tiny_config
 from transformer.__main__ import main
@@ -83,6 +83,17 @@ def test_blank_lines_between_documents_are_not_compared(tmp_path: Path) -> None:
     assert generate_greedily(tmp_path, [""]) != [""]
     found = verify_huggingface(translator, tmp_path, pairs, RAW)
     assert (found["equal"], found["sentences"]) == (1, 2)
+
+
+def test_tags_of_texts_are_codes_of_marian(tmp_path: Path) -> None:
+    imported = read_folder(marian_folder(tmp_path / "marian", codes=("deu", "nld")))
+    translator = written_back(imported, imported.tokenizer, tmp_path / "back")
+    pairs = [
+        (TaggedText(text, SourceTags(code)), ("ein mann",))
+        for text in ("a man sleeps .", "two dogs run in the street .")
+        for code in ("deu", "nld")
+    ]
+    assert verify_huggingface(translator, tmp_path / "back", pairs, RAW)["equal"] == 1
 
 
 def test_weights_in_several_files_are_those_of_one(tmp_path: Path) -> None:
