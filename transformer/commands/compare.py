@@ -63,7 +63,6 @@ def compare(
         loaded: As for ``load_translator``.
     """
     # Errors of the call come before minutes of translation.
-    check_metrics(config, changed_metrics(config, None, "compare"))
     training = _own_training_text(config)
     require_writable_output(config)
     compared = _find_compared(config, show, loaded)

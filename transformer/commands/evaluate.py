@@ -125,7 +125,8 @@ def evaluate(
         scores.append(term_accuracy(hypotheses, terms, f"match:words|search:{search}"))
     # Flags compare an output with the source text.
     reads_files = translator.tokenizer.reads_files
-    detector = None if reads_files else Detector.load(paths[0], run.data)
+    tags = translator.tokenizer.source_tags
+    detector = None if reads_files else Detector.load(paths[0], run.data, tags)
     evaluated = Evaluated(
         text_name(config),
         _description(config, paths, translator),

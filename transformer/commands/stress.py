@@ -65,7 +65,8 @@ def stress(
         pairs = pairs[: config.sentences]
     # Flags compare an output with the source text.
     reads_files = translator.tokenizer.reads_files
-    detector = None if reads_files else Detector.load(paths[0], run.data)
+    tags = translator.tokenizer.source_tags
+    detector = None if reads_files else Detector.load(paths[0], run.data, tags)
     test = StressTest(translator, detector, pairs, metrics, metric, config.seed, known)
     numbers = count(1)
     report = test.run(names, lambda name: show(f"{next(numbers)}/{len(names)} {name}"))

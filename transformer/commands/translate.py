@@ -294,7 +294,7 @@ def load_line_translator(
         from transformer.quality.failures.flagging import Flagging
         from transformer.quality.failures.flags import Detector
 
-        detector = Detector.load(path, trained.data)
+        detector = Detector.load(path, trained.data, translator.tokenizer.source_tags)
         flagging = Flagging(translator, detector, config.on_failure)
         return LineTranslator(config, translator, trained.data, flagging)
     if looks or flags or processes > 1:

@@ -25,7 +25,7 @@ from transformer.data.text.parallel import Referenced
 from transformer.data.tokenization.normalization import WORD_START
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.batched_search import max_subwords
+from transformer.decoding.batched_search import max_source, max_subwords
 from transformer.decoding.translator import Translator
 from transformer.interchange.architectures.subwords import parse_subwords
 from transformer.interchange.files import read_mapping, write_json
@@ -96,6 +96,7 @@ def _config(translator: Translator) -> dict[str, Any]:
         # With the start, which has a position too.
         "max_length": max_subwords(translator.model) + 1,
         # transformers.js does not know these; the page of format=web does.
+        "max_source": max_source(translator.model),
         "max_length_ratio": search.max_length_ratio,
         "max_length_offset": search.max_length_offset,
         "alignment_threshold": translator.aligner.near_best,

@@ -13,6 +13,7 @@ from transformer.checkpoint.run_directory import TUNED, find_checkpoint, is_expo
 from transformer.common.files import read_json
 from transformer.common.hub import cached_model
 from transformer.common.language_names import language_name
+from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.interchange.architectures import marian
 from transformer.interchange.architectures.architecture import nearest_architecture
@@ -102,6 +103,13 @@ def _program(library: str, tokenizer: Tokenizer, run: RunConfig, published: Publ
     is_marian = nearest_architecture(run.model).files is marian
     program = program.replace("TOKENIZER", "MarianTokenizer" if is_marian else "AutoTokenizer")
     program = program.replace("SOURCE", run.data.source).replace("TARGET", run.data.target)
+    keys = _needed_tags(tokenizer.tags, run.data)
+    if library == "transformer":
+        named = "".join(f', {key}="{value}"' for key, value in keys.items())
+        program = program.replace('"NAME"', f'"NAME"{named}')
+    elif name == "transformers" and "to" in keys:
+        # A text for Marian begins with the code of its target.
+        program = program.replace("…", f">>{keys['to']}<< …")
     program = program.replace("BEAM", str(run.decoding.beam_size))
     program = program.replace("DTYPE", "q8" if published.quantization == "int8" else "fp32")
     if published.repo:
@@ -109,6 +117,18 @@ def _program(library: str, tokenizer: Tokenizer, run: RunConfig, published: Publ
     comment = "//" if javascript else "#"
     program = program.replace("REMOTE", "false").replace("NAME", ".")
     return f'{comment} In this folder, or with its path for ".":\n{program}'
+
+
+def _needed_tags(tags: Tags, data: DataConfig) -> dict[str, str]:
+    """The tags that each source needs, by their keys in a `TranslatorConfig`."""
+    needed = {}
+    if tags.targets and tags.speech is None:  # a model of speech detects its language
+        if tags.both_sides:
+            needed["from_"] = data.source
+        needed["to"] = data.target if data.target in tags.targets else tags.targets[0]
+    if tags.corpora and not tags.optional:
+        needed["tag"] = tags.corpora[0]
+    return needed
 
 
 def _result(

@@ -127,10 +127,17 @@ def _search_name(search: SearchConfig) -> str:
 
 
 def uncut_pairs(pairs: Sequence[Referenced], translator: Translator) -> list[Referenced]:
-    """The pairs whose sources the model translates whole; raises InputError if there is none."""
+    """The pairs whose sources the model translates whole; raises InputError if there is none.
+
+    It translates no blank source, of which transformers makes a sentence.
+    """
     sources = translator.tokenizer.encode_source([source for source, _ in pairs])
     limit = max_source(translator.model)
-    uncut = [pair for pair, subwords in zip(pairs, sources, strict=True) if len(subwords) <= limit]
+    uncut = [
+        pair
+        for pair, subwords in zip(pairs, sources, strict=True)
+        if pair[0].strip() and len(subwords) <= limit
+    ]
     if not uncut:
         raise InputError(
             f"no validation sentence has {limit} subwords or fewer, the limit of the model; an "

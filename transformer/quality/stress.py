@@ -1,7 +1,7 @@
 """Scores a translator on disturbed text or files, beside the clean ones (docs/robustness.md)."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from random import Random
 from time import perf_counter
@@ -11,10 +11,11 @@ from sacrebleu.metrics import CHRF
 
 from transformer.common.errors import InputError
 from transformer.data.features.read_source import ReadSource
-from transformer.data.text.parallel import Referenced
+from transformer.data.text.parallel import Pair, Referenced
 from transformer.data.text_noise import DISTURBANCES, Disturbance
 from transformer.data.tokenization.tags import parse_tags, with_tags
 from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.data.tokenization.vocabulary import FEATURES
 from transformer.decoding.translator import Translator
 from transformer.evaluation.metrics import Score, score
 from transformer.quality.failures.flags import Detector
@@ -60,13 +61,38 @@ class StressReport:
         return asdict(self)
 
 
-def disturbances_of(tokenizer: Tokenizer) -> Mapping[str, Disturbance]:
-    """All disturbances of the sources of a tokenizer, text or files, by name."""
-    if not tokenizer.reads_files:
-        return DISTURBANCES
-    from transformer.quality.file_disturbances import file_disturbances
+_OF_WHOLE_SOURCES = ("twice", "other_language")
+"""Disturbances of one pair whose source has no features of its own."""
 
-    return file_disturbances(tokenizer)
+
+def disturbances_of(tokenizer: Tokenizer) -> Mapping[str, Disturbance]:
+    """All disturbances of the sources of a tokenizer, text or files, by name.
+
+    The features of a source stay: those that replace them, or join several sources, are left out.
+    """
+    if tokenizer.reads_files:
+        from transformer.quality.file_disturbances import file_disturbances
+
+        return file_disturbances(tokenizer)
+    if tokenizer.config.features is None:
+        return DISTURBANCES
+    return {
+        name: replace(disturbance, change=_beside_features(disturbance.change))
+        for name, disturbance in DISTURBANCES.items()
+        if disturbance.window == 1 and name not in _OF_WHOLE_SOURCES
+    }
+
+
+def _beside_features(
+    change: Callable[[Sequence[Pair], Random], Pair],
+) -> Callable[[Sequence[Pair], Random], Pair]:
+    def changed(window: Sequence[Pair], random: Random) -> Pair:
+        [(source, target)] = window
+        text, tab, features = source.partition(FEATURES)
+        text, target = change([(text, target)], random)
+        return f"{text}{tab}{features}", target
+
+    return changed
 
 
 def sample_size(translator: Translator, sources: Sequence[str], texts: int, seconds: float) -> int:
@@ -154,7 +180,10 @@ class StressTest:
         references: list[tuple[str, ...]] = [targets for _, targets in texts]
         expected = list(clean)
         if disturbance.reference != "same" or disturbance.window != 1:
-            expected = [self._disturbed(disturbance, window, clean)[1][0] for window in windows]
+            expected = [
+                self._expected(disturbance, window, source, clean)
+                for window, source in zip(windows, sources, strict=True)
+            ]
         translations = self._translator.translate(sources)
         outputs = [translation.text for translation in translations]
         value = loss = None
@@ -177,6 +206,13 @@ class StressTest:
             None if agreement is None else round(agreement, 2),
             self._flags(sources, references, translations),
         )
+
+    def _expected(
+        self, disturbance: Disturbance, window: Sequence[int], source: str, clean: Sequence[str]
+    ) -> str:
+        """The clean output, changed as references are: not if this source did not change."""
+        changed, (expected, *_) = self._disturbed(disturbance, window, clean)
+        return expected if changed == source else clean[window[0]]
 
     def _windows(self, size: int) -> Iterator[list[int]]:
         """Yield indices of so many consecutive texts, fewer at the end and before other tags."""

@@ -66,7 +66,9 @@ class LanguageModeling(Task):
         def evaluate(split: str) -> Evaluation:
             references = self.data.texts(split).references
             texts = [text for sentence_references in references for text in sentence_references]
-            sentences = tokenizer.encode_target(texts)
+            encoded = tokenizer.encode_target(texts)
+            # A blank line is no sentence: training has none.
+            sentences = list(filter(None, encoded)) or encoded
             words = sum(len(text.split()) for text in texts)
             nll = -sum(
                 log_probabilities.double().sum().item()

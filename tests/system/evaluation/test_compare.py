@@ -75,3 +75,19 @@ def test_a_run_of_another_text_or_task_is_refused(
     assert main(["compare", "run", "other.ckpt", "training=false"]) == 2
     [error] = [line for line in capsys.readouterr().err.split("\n") if line.startswith("error:")]
     assert says in error
+
+
+def test_a_metric_that_a_run_names_is_chosen_by_name(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / "letters.py").write_text(
+        "def count(texts, _):\n    return [len(text) for text in texts]\n"
+    )
+    payload = torch.load(home / "run/checkpoints/best.ckpt", weights_only=True)
+    payload["transformer"]["config"]["metrics"]["custom"] = "letters:count"
+    torch.save(payload, home / "own.ckpt")
+    monkeypatch.chdir(home)
+    call = ["compare", "own.ckpt", "validation.tgt", "scores=[custom]", "training=false"]
+    assert main([*call, "moved_by=custom"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [metric["name"] for metric in told["metrics"]] == ["custom"]

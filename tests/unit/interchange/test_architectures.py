@@ -10,6 +10,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from tests.helpers.decoding.metrics import RAW
+from tests.helpers.decoding.translators import wordy_translator
 from tests.helpers.interchange.architecture_folders import (
     T5_SIZES,
     bart_folder,
@@ -17,7 +19,7 @@ from tests.helpers.interchange.architecture_folders import (
     mbart_folder,
     t5_folder,
 )
-from tests.helpers.interchange.marian_folders import SIZES, change_json
+from tests.helpers.interchange.marian_folders import SIZES, change_json, marian_folder
 from tests.helpers.lazy import hf
 from tests.helpers.model.models import run_of, tiny_config
 from transformer.__main__ import main
@@ -28,6 +30,7 @@ from transformer.decoding.translator import Translator
 from transformer.interchange.architectures.architecture import nearest_architecture, read_config
 from transformer.interchange.architectures.huggingface import (
     generate_greedily,
+    verify_huggingface,
     write_huggingface,
 )
 from transformer.interchange.import_model import Imported, read_folder, read_weights
@@ -64,6 +67,34 @@ def test_the_nearest_architecture() -> None:
         ({"positions": "fairseq", "decoder_start": EOS}, "m2m_100"),
     ):
         assert nearest_architecture(tiny_config(**changes)).model_type == kind
+
+
+@pytest.mark.parametrize("norm_order", ["post", "pre"])
+def test_a_source_may_be_longer_than_every_target(norm_order: str, tmp_path: Path) -> None:
+    translator = wordy_translator(norm_order=norm_order, max_length=16, max_source_length=40)
+    write_huggingface(translator, run_of(translator.model.config), tmp_path)
+    pairs = [("the dog sees a cat . " * 3, ("ein hund",)), ("a dog", ("ein hund",))]
+    assert verify_huggingface(translator, tmp_path, pairs, RAW)["equal"] == 1
+
+
+def test_blank_lines_between_documents_are_not_compared(tmp_path: Path) -> None:
+    translator = wordy_translator(norm_order="post", max_length=16)
+    write_huggingface(translator, run_of(translator.model.config), tmp_path)
+    pairs = [("a dog runs .", ("ein hund",)), ("", ("",)), ("a cat", ("eine katze",))]
+    assert generate_greedily(tmp_path, [""]) != [""]
+    found = verify_huggingface(translator, tmp_path, pairs, RAW)
+    assert (found["equal"], found["sentences"]) == (1, 2)
+
+
+def test_tags_of_texts_are_codes_of_marian(tmp_path: Path) -> None:
+    imported = read_folder(marian_folder(tmp_path / "marian", codes=("deu", "nld")))
+    translator = written_back(imported, imported.tokenizer, tmp_path / "back")
+    pairs = [
+        (TaggedText(text, SourceTags(code)), ("ein mann",))
+        for text in ("a man sleeps .", "two dogs run in the street .")
+        for code in ("deu", "nld")
+    ]
+    assert verify_huggingface(translator, tmp_path / "back", pairs, RAW)["equal"] == 1
 
 
 def test_weights_in_several_files_are_those_of_one(tmp_path: Path) -> None:

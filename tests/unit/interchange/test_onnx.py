@@ -132,6 +132,19 @@ def test_the_tokenizer_cuts_as_ours(algorithm: Any) -> None:
     assert [theirs.decode(row) for row in ids] == own.decode_target(ids)
 
 
+def test_a_page_knows_the_longest_source_and_the_longest_target(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transformer.interchange.onnx.write_graphs", lambda *_: None)
+    for changes, limits in (({}, (29, 30)), ({"max_source_length": 9}, (8, 30))):
+        translator = wordy_translator(positions="learned", max_length=30, **changes)
+        folder = tmp_path / str(limits)
+        folder.mkdir()
+        write_onnx(translator, folder, "float32")
+        written = json.loads((folder / "config.json").read_text())
+        assert (written["max_source"], written["max_length"]) == limits
+
+
 def test_what_onnx_cannot_hold_is_refused(translator: Translator, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="quantization=int16"):
         write_onnx(translator, tmp_path, "int16")

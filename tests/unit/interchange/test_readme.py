@@ -34,6 +34,30 @@ def test_the_program_of_a_card_has_the_tokenizer_of_its_architecture() -> None:
     assert "AutoTokenizer.from_pretrained" in text and "Marian" not in text
 
 
+@pytest.mark.parametrize(
+    ("library", "tags", "line"),
+    [
+        ("transformer", Tags(), '"user/model"))'),
+        ("transformer", Tags(targets=("fr", "de")), '"user/model", to="de"))'),
+        ("transformer", Tags(targets=("fr", "it")), '"user/model", to="fr"))'),
+        (
+            "transformer",
+            Tags(targets=("de", "en"), both_sides=True, corpora=("web",), optional=False),
+            '"user/model", from_="en", to="de", tag="web"))',
+        ),
+        ("transformers", Tags(), '(["…"],'),
+        ("transformers", Tags(targets=("de", "fr")), '([">>de<< …"],'),
+    ],
+)
+def test_the_program_of_a_card_names_the_tags_of_the_model(
+    library: str, tags: Tags, line: str
+) -> None:
+    tokenizer = tiny_tokenizer().with_tags(tags)
+    text = model_card(tokenizer, RUN, {}, library, Published("mit", "user/model"))
+    [program] = re.findall(r"```python\n(.*?)```", text, re.S)
+    assert line in program
+
+
 @pytest.mark.parametrize("tuned", ["before", "after"])
 def test_a_model_card_has_the_scores_of_its_checkpoint(tuned: str, tmp_path: Path) -> None:
     (tmp_path / "checkpoints").mkdir()

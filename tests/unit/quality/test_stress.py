@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.data.corpora import tokenizer_config
 from transformer.data.text_noise import DISTURBANCES
 from transformer.data.tokenization.tags import SourceTags, TaggedText, parse_tags
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.translator import Candidate, Translation, Translator
 from transformer.quality.failures.flags import Detector
 from transformer.quality.failures.thresholds import Thresholds
-from transformer.quality.stress import StressReport, StressTest, sample_size
+from transformer.quality.stress import StressReport, StressTest, disturbances_of, sample_size
 from transformer.settings.metrics import MetricsConfig
 
 TEXTS = [
@@ -115,6 +117,34 @@ def test_numbers_change_in_the_references_that_have_those_of_the_source() -> Non
     assert dogs == texts[0]
     source, references = cats
     assert source != "2 cats" and references == (source.replace("cats", "Katzen"),)
+
+
+def test_numbers_of_the_clean_output_stay_where_those_of_the_source_do() -> None:
+    texts = [("2 dogs", ("zwei Hunde",)), ("3 cats", ("3 Katzen",))]
+    answers = {"2 dogs": "2 Hunde", "3 cats": "3 Katzen"}
+    test = StressTest(
+        Fake(lambda text: answers.get(text, text.replace("cats", "Katzen"))),
+        Detector(Thresholds()),
+        texts,
+        MetricsConfig(),
+        "chrf",
+    )
+    [one] = test.run(["numbers"]).disturbances
+    assert (one.changed, one.agreement) == (50, 100)
+
+
+def test_features_of_a_source_stay() -> None:
+    config = tokenizer_config(algorithm="char", vocab_size=None, features=";")
+    texts = [("walks 3\tV;pst;3", ("walked 3",)), ("goes\tV;pst;3", ("went",))]
+    known = disturbances_of(Tokenizer.train(config, lambda: [(a, b) for a, (b,) in texts]))
+    assert {"joined", "twice", "other_language", "very_long"}.isdisjoint(known)
+    fake = Fake(lambda text: "walked")
+    StressTest(
+        fake, Detector(Thresholds()), texts, MetricsConfig(), "chrf", disturbances=known
+    ).run()
+    assert {text.partition("\t")[2] for text in fake.seen} == {"V;pst;3"}
+    seen = {text.partition("\t")[0] for text in fake.seen}
+    assert {"WALKS 3", "Goes", "ｇｏｅｓ"} <= seen
 
 
 def test_texts_of_different_tags_are_not_joined() -> None:

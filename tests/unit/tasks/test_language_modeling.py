@@ -1,14 +1,18 @@
 """Perplexity by hand: which events are predicted, and what they are shared among."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import torch
+from torch import Tensor
 
 from tests.helpers.data.corpora import first_epoch
 from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer
 from tests.helpers.runs.runs import composed
 from transformer.common.errors import InputError
+from transformer.decoding.prediction import LanguageModel
 from transformer.settings.tokenizer import EOS
 from transformer.tasks.language_modeling import LanguageModeling, perplexities
 
@@ -22,6 +26,21 @@ def test_one_likelihood_is_shared_among_tokens_or_words() -> None:
     assert word.value == pytest.approx(math.exp(26 / (5 + 4)))
     assert token.signature == "per:subwords+ends|count:13"
     assert word.to_json()["score"] == round(word.value, 4)
+
+
+def test_blank_lines_are_no_sentences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Certain:
+        """Knows every token, but not that a text ends at once."""
+
+        def log_probabilities(self, rows: Sequence[Sequence[int]]) -> list[Tensor]:
+            return [torch.zeros(len(row) + 1) if row else torch.tensor([-50.0]) for row in rows]
+
+    monkeypatch.setattr(LanguageModel, "load", lambda *_, **__: Certain())
+    task_ = task(tmp_path)
+    (tmp_path / "a.tsv").write_text("a dog\tein hund läuft\n\t\n\t\na cat\teine katze\n")
+    token, word = task_.evaluator(tmp_path, "cpu")("test").scores
+    assert (token.value, word.value) == (1, 1)
+    assert word.signature == "per:words+ends|count:7"
 
 
 def task(folder: Path, *overrides: str) -> LanguageModeling:

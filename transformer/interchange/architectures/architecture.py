@@ -357,6 +357,11 @@ def nearest_architecture(config: ModelConfig) -> Architecture:
     return max(known, key=agreement)
 
 
+def sinusoid_count(config: ModelConfig) -> int:
+    """The positions that both sides have there, where one number is that of both: the most."""
+    return max(config.source_positions, config.max_length)
+
+
 def config_values(config: ModelConfig, source: ExportedIds, target: ExportedIds) -> dict[str, Any]:
     """The content of the ``config.json`` of a model."""
     architecture = nearest_architecture(config)
@@ -369,6 +374,8 @@ def config_values(config: ModelConfig, source: ExportedIds, target: ExportedIds)
     for name, theirs in kind.NAMES.items():
         for key in theirs:
             values[key] = getattr(config, name)
+    if kind is FairseqConfig and config.positions != "learned":
+        values["max_position_embeddings"] = sinusoid_count(config)
     activations = {ours: theirs for theirs, ours in kind.ACTIVATIONS.items()}
     values[kind.ACTIVATION_KEY] = activations[config.activation]
     if kind is T5Config:

@@ -123,7 +123,7 @@ def verify_huggingface(
 
 
 def generate_greedily(folder: Path, texts: Sequence[str]) -> list[str]:
-    """Translate with transformers alone; tags of the texts choose the languages of M2M-100."""
+    """Translate with transformers alone; tags of the texts choose the languages."""
     import transformers
 
     class_name = json.loads((folder / "config.json").read_text("utf-8"))["architectures"][0]
@@ -142,7 +142,9 @@ def generate_greedily(folder: Path, texts: Sequence[str]) -> list[str]:
     translations: list[str] = []
     for tags, group in groupby(texts, parse_tags):
         forced = {}
-        lines = [f"{line}{end}" for line in group]
+        # A text for Marian begins with the code of its target.
+        code = f">>{tags.target}<< " if marian and tags.target is not None else ""
+        lines = [f"{code}{line}{end}" for line in group]
         if tags.target is not None and kind == "AutoTokenizer":
             tokenizer.src_lang = tags.source
             tokenizer.tgt_lang = tags.target

@@ -128,7 +128,7 @@ def export_tokenizer(
         "source_lang": run.data.source,
         "target_lang": run.data.target,
         "separate_vocabs": separate,
-        "model_max_length": run.model.max_length,
+        "model_max_length": run.model.source_positions,
         "pad_token": "<pad>",
         "eos_token": "</s>",
         "unk_token": "<unk>",

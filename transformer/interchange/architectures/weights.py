@@ -13,7 +13,11 @@ from torch.nn import functional as F
 
 from transformer.checkpoint.checkpoint import build_empty
 from transformer.common.errors import InputError
-from transformer.interchange.architectures.architecture import Architecture, nearest_architecture
+from transformer.interchange.architectures.architecture import (
+    Architecture,
+    nearest_architecture,
+    sinusoid_count,
+)
 from transformer.interchange.architectures.subwords import (
     NEVER,
     NEVER_TRAINED,
@@ -96,7 +100,7 @@ def export_weights(
             weight = F.pad(weight, (0, 0, architecture.position_offset, 0))
         theirs[their_name] = weight.contiguous()
     if architecture.model_type == "pegasus":
-        positions = sinusoids(config.max_length, config.d_model)[:, axis]
+        positions = sinusoids(sinusoid_count(config), config.d_model)[:, axis]
         for stack in ("encoder", "decoder"):
             theirs[f"model.{stack}.embed_positions.weight"] = positions.clone()
     for side, stack, ids in _embedded_sides(config, source, target):

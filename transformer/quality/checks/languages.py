@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
+from transformer.common.language_names import short_code
 from transformer.data.corpora.split import NumberedPair
 from transformer.data.text.parallel import Pair
 from transformer.quality.check import SIDES, Fault, Side, bare, quoted
@@ -143,8 +144,8 @@ def common_words(texts: Iterable[str]) -> frozenset[str]:
 
 
 def base_code(name: str) -> str:
-    """Return the language of a code or name such as "de-AT" or "de_AT"."""
-    return re.split("[-_]", name.lower())[0]
+    """Return the language of a code or name: ``de`` of "de-AT", "de_AT" or "deu_Latn"."""
+    return short_code(re.split("[-_]", name.lower())[0])
 
 
 class Language:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from transformer.checkpoint.run_directory import run_folder
 from transformer.data.corpora.split import NumberedPair
 from transformer.data.text.placeholders import keeps_placeholders
+from transformer.data.tokenization.tags import UNTAGGED, SourceTags, parse_tags
 from transformer.quality.checks.characters import describe_foreign_script, find_replacement
 from transformer.quality.checks.languages import Language, base_code, is_same
 from transformer.quality.checks.lengths import find_empty_side, longest_run
@@ -74,10 +75,17 @@ class Output(NamedTuple):
 
 
 class Detector:
-    """Flags single outputs; ``detects`` finds third languages by py3langid, loaded in a second."""
+    """Flags single outputs; ``detects`` finds third languages by py3langid, loaded in a second.
 
-    def __init__(self, thresholds: Thresholds, *, detects: bool = True) -> None:
+    ``tags`` are those of a source without any. What is usual in the direction of the run says
+    nothing of another one, which the tags of a source may ask for.
+    """
+
+    def __init__(
+        self, thresholds: Thresholds, *, detects: bool = True, tags: SourceTags = UNTAGGED
+    ) -> None:
         self.thresholds = thresholds
+        self._tags = tags
         self._scripts = frozenset(thresholds.scripts)
         directions = thresholds.directions
         self._own = None
@@ -93,14 +101,17 @@ class Detector:
         """The flags that it looks for."""
 
     @classmethod
-    def load(cls, checkpoint: Path, data: DataConfig) -> "Detector":
+    def load(cls, checkpoint: Path, data: DataConfig, tags: SourceTags = UNTAGGED) -> "Detector":
         """With the thresholds of the run of a checkpoint, which was trained on ``data``."""
-        return cls(Thresholds.read(run_folder(checkpoint), data))
+        return cls(Thresholds.read(run_folder(checkpoint), data), tags=tags)
 
     def flags(self, source: str, output: Output, reference: str | None = None) -> tuple[str, ...]:
         """The flags of an output; ``names`` needs a reference. A blank source has none."""
         if not source.strip():
             return ()
+        if not self._is_usual(parse_tags(source).over(self._tags)):
+            other = Detector(Thresholds(self.thresholds.directions), detects=False)
+            return other.flags(str(source), output, reference)
         text = output.text
         usual = self.thresholds
         pair = NumberedPair(0, source, text)
@@ -124,6 +135,13 @@ class Detector:
             "low_confidence": (output.log_probability or 0.0) < lowest,
         }
         return tuple(name for name, is_flagged in flagged.items() if is_flagged)
+
+    def _is_usual(self, tags: SourceTags) -> bool:
+        """Whether tags ask for the direction of the run, if it has a single one."""
+        if len(self.thresholds.directions) != 1:
+            return True
+        asked = zip((tags.source, tags.target), self.thresholds.directions[0], strict=True)
+        return all(tag is None or base_code(tag) == base_code(code) for tag, code in asked)
 
     def _length(self, source: str, text: str) -> int:
         """-1 for a text that is much shorter than usual, 1 for a longer one, otherwise 0."""

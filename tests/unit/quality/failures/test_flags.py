@@ -10,6 +10,7 @@ from benchmarks.data.failures import (
 )
 from transformer.common.schema import typed
 from transformer.data.corpora.resolve import pocket_text
+from transformer.data.tokenization.tags import UNTAGGED, SourceTags, TaggedText
 from transformer.quality.failures.flags import FLAGS, Detector, Output
 from transformer.quality.failures.thresholds import Thresholds
 from transformer.settings.data import DataConfig
@@ -78,6 +79,27 @@ def test_single_outputs(detector: Detector, source: str, text: str, flags: str) 
 def test_copies_in_scripts_without_capitals(text: str, is_copy: bool) -> None:
     detector = Detector(Thresholds((("en", "de"),)), detects=False)
     assert ("copy" in detector.flags(text, Output(text))) is is_copy
+
+
+@pytest.mark.parametrize("codes", [("eng_Latn", "deu_Latn"), ("eng", "deu"), ("en_XX", "de_DE")])
+def test_languages_have_codes_of_two_letters_or_three(codes: tuple[str, str]) -> None:
+    detector = Detector(Thresholds.fit([], DataConfig(source=codes[0], target=codes[1])))
+    source = "The committee did not agree on the budget yesterday."
+    assert detector.flags(source, Output(source)) == ("copy",)
+    french = "Le comité n'est pas parvenu hier à un accord sur le budget."
+    assert detector.flags(source, Output(french)) == ("wrong_language",)
+
+
+def test_an_output_is_in_the_language_that_the_tags_ask_for(detector: Detector) -> None:
+    usual = detector.thresholds
+    source = "The committee did not agree on the budget yesterday."
+    french = Output("Le comité n'est pas parvenu hier à un accord sur le budget.")
+    asked = SourceTags("fr", source="en")
+    for tags, text in ((asked, source), (UNTAGGED, TaggedText(source, asked))):
+        found = Detector(usual, tags=tags)
+        assert found.flags(text, french) == ()
+        assert found.flags(text, Output(source)) == ("copy",)
+    assert "wrong_language" in Detector(usual, tags=SourceTags("de")).flags(source, french)
 
 
 def test_the_search_tells_what_is_unfinished_or_unlikely() -> None:

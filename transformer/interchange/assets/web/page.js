@@ -42,10 +42,10 @@ class Translator {
 
   /** The words of source and translation, and the source words of each translated word. */
   async translate(text) {
-    const { max_length: longest, max_length_ratio: ratio, max_length_offset: more } = this.settings;
+    const { max_source: most, max_length: longest, max_length_ratio: ratio, max_length_offset: more } = this.settings;
     const ids = this.source.encode(text);
     if (!ids.length) return { source: [], target: [], links: [] };
-    if (ids.length > longest - 2) return { source: [text], target: ["(too long for this model)"], links: [[]] };
+    if (ids.length > most) return { source: [text], target: ["(too long for this model)"], links: [[]] };
     const limit = Math.min(Math.max(1, Math.floor(ratio * ids.length + more)), longest - 1);
     const { found, attention } = await this.search([...ids, this.settings.eos_token_id], limit);
     const source = words(this.source.names(ids));
