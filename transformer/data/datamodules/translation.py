@@ -71,8 +71,7 @@ class TranslationData(BatchModule):
             tags.check_same_tags(initial.tags)
             self._check_source(initial)
             return initial.with_sampling(self._tokenizer_config.sampling)
-        with locked(self._cache):
-            return self._learned_tokenizer().with_tags(tags)
+        return self._learned_tokenizer().with_tags(tags)
 
     def _objections(self, features: str | None, documents: bool) -> Iterator[str]:
         if self._data.features is not None and features is None:
@@ -109,15 +108,18 @@ class TranslationData(BatchModule):
         config = self._tokenizer_config
         cache = self._cache
         if self._stream is not None:
-            return self._stream.learned_tokenizer(config, cache, self._source_config)
+            with locked(cache):
+                return self._stream.learned_tokenizer(config, cache, self._source_config)
+        # Finding it may lock the cache, too: to fetch files, or to hold pairs out.
         split = self._split("train")
         text: Split | BalancedText = (
             split if isinstance(split, Split) else BalancedText(self._data, split.parts)
         )
-        fingerprint = text.fingerprint(cache)
-        return Tokenizer.train(
-            config, text.__iter__, cache, fingerprint, split.location, self._source_config
-        )
+        with locked(cache):
+            fingerprint = text.fingerprint(cache)
+            return Tokenizer.train(
+                config, text.__iter__, cache, fingerprint, split.location, self._source_config
+            )
 
     @property
     def splits(self) -> tuple[str, ...]:

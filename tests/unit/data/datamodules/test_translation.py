@@ -87,6 +87,12 @@ def test_other_text_or_filters_are_encoded_anew(folder: Path) -> None:
     assert len(files()) == 3
 
 
+def test_the_tokenizer_may_be_read_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As programs with Lightning's trainer do; a large text locks the cache to hold pairs out."""
+    monkeypatch.setattr("transformer.data.corpora.split._REMEMBERED", 0)
+    assert data_module(folder).tokenizer.source_vocab_size == 268
+
+
 def test_missing_text_is_named_before_the_work(folder: Path) -> None:
     (folder / "none.tsv").touch()
     config = data_config(folder)
