@@ -33,7 +33,7 @@ from transformer.data.batching.loader import EpochLoader, UpdateLoader
 from transformer.data.corpora.resolve import sampling_weights
 from transformer.data.text.training_filters import log_level
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.settings.run import RunConfig
+from transformer.settings.run import RunConfig, completed
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +52,7 @@ class BatchModule(LightningDataModule, ABC):
         sets only its sampling.
         """
         super().__init__()
+        config = completed(config)
         data = config.data
         model = config.model
         self.accumulation = config.trainer.accumulate_grad_batches
