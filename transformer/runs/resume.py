@@ -24,6 +24,7 @@ from transformer.settings.run import (
     OF_THE_TEXT,
     RunConfig,
     changed_config,
+    completed,
     dotted_values,
     plain_values,
 )
@@ -168,6 +169,7 @@ def resumed_or_new(
     smaller than that of the config, and keeps its size. Raises InputError if a named folder holds
     another run.
     """
+    config = completed(config)
     folder = Path(folder)
     if named:
         if not has_checkpoint(folder):
