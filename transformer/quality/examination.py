@@ -232,9 +232,11 @@ def given_texts(data: DataConfig) -> dict[str, Split]:
     """Return the texts of a corpus by split, without tags; InputError if one has no line."""
     if data.corpus == "folder":
         data = as_files(data)
+    # What is held out would be read by no check of the training text.
+    data = replace(data, validation_size=0, test_size=0)
     if data.corpus == "files":
         # Without document_key, the corpus has no separators between documents.
-        data = replace(data, validation_size=0, test_size=0, document_key=None, target_tag=False)
+        data = replace(data, document_key=None, target_tag=False)
     texts = find_corpus_splits(data)
     for name, text in texts.items():
         if next(numbered(text), None) is None:

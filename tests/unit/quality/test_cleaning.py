@@ -257,12 +257,17 @@ def test_document_separators_are_kept(tmp_path: Path) -> None:
     }
 
 
-def test_no_pair_of_the_files_is_held_out(tmp_path: Path) -> None:
+def test_no_pair_is_held_out(tmp_path: Path) -> None:
     (tmp_path / "text.tsv").write_text("a\tb\n")
     splits = given_texts(data_config(tmp_path, validation_size=500, alignment="links"))
     assert list(splits) == ["train"]
     assert list(splits["train"]) == [("a", "b")]
     assert splits["train"].links == Path("links")
+    for split in ("train", "test"):
+        (tmp_path / f"tasks_{split}_simple.txt").write_text("IN: jump OUT: I_JUMP\n" * 3)
+    scan = {"corpus": "scan", "lang": "simple", "root": str(tmp_path), "train": None}
+    splits = given_texts(data_config(tmp_path, validation_size=1, **scan))
+    assert {name: len(list(split)) for name, split in splits.items()} == {"train": 3, "test": 3}
     for changes in ({"train": None}, {"corpus": "pocket"}, {"root": "here"}):
         with pytest.raises(InputError, match="data"):
             given_texts(data_config(tmp_path, **changes))
