@@ -268,7 +268,8 @@ def test_no_pair_is_held_out(tmp_path: Path) -> None:
     scan = {"corpus": "scan", "lang": "simple", "root": str(tmp_path), "train": None}
     splits = given_texts(data_config(tmp_path, validation_size=1, **scan))
     assert {name: len(list(split)) for name, split in splits.items()} == {"train": 3, "test": 3}
-    for changes in ({"train": None}, {"corpus": "pocket"}, {"root": "here"}):
+    alone = {"train": None, "validation": str(tmp_path / "text.tsv")}
+    for changes in ({"train": None}, alone, {"corpus": "pocket"}, {"root": "here"}):
         with pytest.raises(InputError, match="data"):
             given_texts(data_config(tmp_path, **changes))
 
