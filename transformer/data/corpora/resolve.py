@@ -108,6 +108,8 @@ def _mixed_splits(config: DataConfig) -> dict[str, AnySplit]:
     for name, corpus in corpus_configs(config).items():
         with errors_name(f"data.corpora.{name}"):
             splits = find_corpus_splits(corpus)
+            if "train" not in splits:
+                raise no_training_text(corpus)
         for split, text in splits.items():
             tags = text.tags._replace(tag=corpora[name].tag)
             texts.setdefault(split, {})[name] = replace(text, tags=tags)

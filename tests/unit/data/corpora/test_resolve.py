@@ -164,6 +164,12 @@ def test_a_corpus_inherits_the_keys_that_it_does_not_set(tmp_path: Path) -> None
     assert texts.ranges == {"big": range(3), "small": range(3, 8)}
 
 
+def test_a_corpus_of_a_mixture_needs_training_text(tmp_path: Path) -> None:
+    config = corpora(tmp_path, big={}, small={"train": None, "validation": ("a", "b")})
+    with pytest.raises(InputError, match=r"^data\.corpora\.small: .*needs the training text"):
+        find_splits(config)
+
+
 def test_a_temperature_favors_the_small(tmp_path: Path) -> None:
     """The share is as the size to the power of 1/T: 90 to 10 becomes 3 to 1 at T = 2."""
     config = corpora(tmp_path)
