@@ -64,6 +64,7 @@ class BatchModule(LightningDataModule, ABC):
         # Of a source and of a target of the model, bos or eos included; None: unlimited.
         learned = model.positions == "learned"
         self._positions = (model.source_positions, model.max_length) if learned else None
+        self._class_token = model.class_token
         self._augmentation = config.augmentation
         # How files become vectors; None: sources are text.
         self._source_config = data.source_config(model.front_end)

@@ -170,20 +170,24 @@ class TranslationData(BatchModule):
         if self._positions is None:
             return
         limit = self._data.max_length
+        drawn = self.tokenizer.config.sampling > 0 or self._augmentation.active
         for side, positions in zip(SIDES, self._positions, strict=True):
-            if side == "source" and self.tokenizer.reads_files:
-                continue
-            # Nobody knows the lengths of a stream before it is read.
-            longest = {"train": limit} if self._stream is not None else {}
+            reads_files = side == "source" and self.tokenizer.reads_files
+            # Vectors have no end; those of a picture may have a class before them.
+            room = positions - (int(self._class_token) if reads_files else 1)
+            longest = {}
             for name in names:
                 lengths = EncodedCorpus(self._encoded_path(name)).lengths(side)
                 longest[name] = int(lengths.max(initial=0, where=lengths <= limit))
+            # Nobody knows before how long what is drawn, or read from a stream, will be.
+            if drawn or self._stream is not None:
+                longest["train"] = limit
             for name, length in longest.items():
-                if length >= positions:
+                if length > room:
                     raise InputError(
                         f"{name} may have a {side} of {length} tokens, and model.positions=learned "
-                        f"has room for {positions - 1}; set data.max_length={positions - 1}, or "
-                        "more positions (model.max_length, model.max_source_length)"
+                        f"has room for {room}; set data.max_length={room}, or more positions "
+                        "(model.max_length, model.max_source_length)"
                     )
 
     def _check_files(self, training: list[str]) -> None:

@@ -4,6 +4,7 @@ import logging
 import multiprocessing
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.helpers.data.corpora import (
@@ -18,6 +19,9 @@ from tests.helpers.data.corpora import (
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import Batch, ShapedBatch
 from transformer.data.datamodules.translation import TranslationData
+from transformer.settings.data import AugmentationConfig
+from transformer.settings.sources import VectorsConfig
+from transformer.settings.tokenizer import TokenizerConfig
 
 
 @pytest.fixture
@@ -104,8 +108,18 @@ def test_missing_text_is_named_before_the_work(folder: Path) -> None:
 
 
 def test_learned_positions_have_room_for_every_pair(folder: Path) -> None:
-    def prepare(positions: int, **changes: object) -> None:
-        config = data_run(data_config(folder, **changes), tokenizer_config(), positions=positions)
+    def prepare(
+        positions: int,
+        tokens: TokenizerConfig | None = None,
+        augmentation: AugmentationConfig | None = None,
+        **changes: object,
+    ) -> None:
+        config = data_run(
+            data_config(folder, **changes),
+            tokens or tokenizer_config(),
+            augmentation=augmentation,
+            positions=positions,
+        )
         TranslationData(config).prepare_data()
 
     prepare(longest := _longest(folder) + 1)
@@ -116,6 +130,20 @@ def test_learned_positions_have_room_for_every_pair(folder: Path) -> None:
     text = str(folder / "text.tsv")
     with pytest.raises(InputError, match=r"train may have a source of 50 tokens"):
         prepare(50, streaming=True, train=[text], validation=text)
+    # Drawn subwords and joined pairs are longer than the text.
+    sampled, joined = tokenizer_config(sampling=0.1), AugmentationConfig(joined=1.0)
+    for drawn in ((sampled, None), (None, joined)):
+        with pytest.raises(InputError, match=r"train may have a source of 50 tokens"):
+            prepare(50, *drawn)
+        prepare(51, *drawn)
+    np.save(folder / "a.npy", np.ones((9, 3)))
+    (folder / "files.tsv").write_text("a.npy\ta b\n")
+    text = str(folder / "files.tsv")
+    vectors = {"source_kind": "vectors", "vectors": VectorsConfig(channels=3)}
+    words = tokenizer_config(algorithm="words", vocab_size=None)
+    prepare(9, words, train=text, validation=text, **vectors)
+    with pytest.raises(InputError, match=r"train may have a source of 9 tokens, .* room for 8"):
+        prepare(8, words, train=text, validation=text, **vectors)
 
 
 def _longest(folder: Path) -> int:
