@@ -152,9 +152,18 @@ class StressTest:
         texts = [self._disturbed(disturbance, window) for window in windows]
         sources = [source for source, _ in texts]
         references: list[tuple[str, ...]] = [targets for _, targets in texts]
+        firsts = [self._texts[window[0]][0] for window in windows]
         expected = list(clean)
         if disturbance.reference != "same" or disturbance.window != 1:
             expected = [self._disturbed(disturbance, window, clean)[1][0] for window in windows]
+        if disturbance.reference == "changed":
+            # A source may have stayed because of its reference, of which an output knows nothing.
+            expected = [
+                clean[window[0]] if source == first else output
+                for window, source, first, output in zip(
+                    windows, sources, firsts, expected, strict=True
+                )
+            ]
         translations = self._translator.translate(sources)
         outputs = [translation.text for translation in translations]
         value = loss = None
@@ -165,7 +174,6 @@ class StressTest:
             references = [("",)] * len(texts)
         agreement = CHRF().corpus_score(outputs, [expected]).score if any(expected) else None
         same = disturbance.reference == "same"
-        firsts = [self._texts[window[0]][0] for window in windows]
         changed = map(_differ, sources, firsts)
         return Stress(
             disturbance.name,

@@ -115,6 +115,9 @@ def test_numbers_change_in_the_references_that_have_those_of_the_source() -> Non
     assert dogs == texts[0]
     source, references = cats
     assert source != "2 cats" and references == (source.replace("cats", "Katzen"),)
+    # The numbers of an output change with those of its source, not with its own.
+    [numbers] = test.run(["numbers"]).disturbances
+    assert (numbers.changed, numbers.agreement) == (50, 100)
 
 
 def test_texts_of_different_tags_are_not_joined() -> None:
