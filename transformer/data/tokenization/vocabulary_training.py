@@ -104,7 +104,7 @@ def learn_vocabulary(texts: Iterable[str], config: TokenizerConfig, name: object
             model_writer=model,
             model_type=config.algorithm,
             vocab_size=config.vocab_size,
-            user_defined_symbols=list(map(normalize, config.words)),
+            user_defined_symbols=list(dict.fromkeys(map(normalize, config.words))),
             character_coverage=config.character_coverage,
             byte_fallback=True,
             normalization_rule_name="identity",

@@ -35,6 +35,13 @@ def test_the_vocabulary_has_exactly_the_size_asked_for(algorithm: str) -> None:
     assert Tokenizer.train(config, pairs).source_vocab_size == largest
 
 
+def test_a_word_that_is_added_twice_is_one_subword() -> None:
+    config = tokenizer_config(vocab_size=290, add=["Haus", "Hof", "Haus"])
+    tokenizer = Tokenizer.train(config, pairs)
+    rows = tokenizer.encode_source(["Haus", "Hof"])
+    assert list(map(tokenizer.source_subwords, rows)) == [["▁", "Haus"], ["▁", "Hof"]]
+
+
 def test_what_cannot_be_learned_is_an_input_error() -> None:
     with pytest.raises(InputError, match="does not hold the alphabet") as raised:
         Tokenizer.train(tokenizer_config(vocab_size=100), pairs)
