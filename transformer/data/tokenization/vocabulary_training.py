@@ -31,7 +31,7 @@ from transformer.settings.tokenizer import (
 logger = logging.getLogger(__name__)
 
 
-# Longer lines (in bytes) add nothing about subwords and slow the suffix array down.
+# SentencePiece leaves longer lines (in bytes) out: they are cut.
 _MAX_LINE_BYTES = 16_384
 
 
@@ -94,7 +94,7 @@ def learn_vocabulary(texts: Iterable[str], config: TokenizerConfig, name: object
                 if normalized:
                     # Encoding spells NUL and SentencePiece's sign for the space in bytes, so the
                     # vocabulary needs no subword for them.
-                    yield normalized.replace("\0", " ").replace(WORD_START, " ")
+                    yield from _cut(normalized.replace("\0", " ").replace(WORD_START, " "))
         except Exception as error:  # SentencePiece hides it
             failures.append(error)
 
@@ -121,6 +121,17 @@ def learn_vocabulary(texts: Iterable[str], config: TokenizerConfig, name: object
     if failures:
         raise failures[0]
     return model.getvalue()
+
+
+def _cut(text: str) -> Iterator[str]:
+    """Yield a text in parts of at most _MAX_LINE_BYTES, cut between words if there are any."""
+    while len(text.encode()) > _MAX_LINE_BYTES:
+        most = _MAX_LINE_BYTES // 4  # a character has up to four bytes
+        end = text.rfind(" ", 1, most)
+        part = text[: most if end < 0 else end]
+        yield part
+        text = text[len(part) :].lstrip(" ")
+    yield text
 
 
 def _sample(texts: Iterable[str], size: int) -> list[str]:
