@@ -97,6 +97,15 @@ def test_the_tokenizer_may_be_read_first(folder: Path, monkeypatch: pytest.Monke
     assert data_module(folder).tokenizer.source_vocab_size == 268
 
 
+def test_features_of_the_tokenizer_are_in_the_text(folder: Path) -> None:
+    """``data.features`` follows in ``conf/``, and in a program."""
+    (folder / "forms.tsv").write_text("walk\tV;PST\twalked\n")
+    text = str(folder / "forms.tsv")
+    data = data_config(folder, train=text, validation=text)
+    tokens = tokenizer_config(algorithm="char", vocab_size=None, features=";")
+    assert translation_data(data, tokens).texts("validation").sources == ["walk\tV;PST"]
+
+
 def test_missing_text_is_named_before_the_work(folder: Path) -> None:
     (folder / "none.tsv").touch()
     config = data_config(folder)
