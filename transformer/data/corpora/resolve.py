@@ -165,7 +165,7 @@ def find_corpus_splits(config: DataConfig) -> dict[str, Split]:
             split,
             corpus=replace(
                 split.corpus,
-                features=config.features is not None,
+                features=config.features,
                 source_files=config.source_kind != "text",
             ),
             tags=tags,
