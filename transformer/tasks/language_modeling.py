@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from transformer.common.errors import InputError
 from transformer.data.batching.batch import Batch
 from transformer.data.datamodules.language_modeling import MonolingualData
 from transformer.data.tokenization.tokenizer import Tokenizer
@@ -66,7 +67,10 @@ class LanguageModeling(Task):
         def evaluate(split: str) -> Evaluation:
             references = self.data.texts(split).references
             texts = [text for sentence_references in references for text in sentence_references]
-            sentences = tokenizer.encode_target(texts)
+            # Blank lines, which part paragraphs, are no sentences: training leaves them out.
+            sentences = [sentence for sentence in tokenizer.encode_target(texts) if sentence]
+            if not sentences:
+                raise InputError(f"{split}: all texts are empty; give another")
             words = sum(len(text.split()) for text in texts)
             nll = -sum(
                 log_probabilities.double().sum().item()

@@ -2,13 +2,16 @@
 
 import math
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
+import torch
 
 from tests.helpers.data.corpora import first_epoch
 from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer
 from tests.helpers.runs.runs import composed
 from transformer.common.errors import InputError
+from transformer.decoding.prediction import LanguageModel
 from transformer.settings.tokenizer import EOS
 from transformer.tasks.language_modeling import LanguageModeling, perplexities
 
@@ -45,6 +48,23 @@ def test_it_reads_the_target_side(tmp_path: Path) -> None:
         predicted += target.tolist()
     assert sorted(predicted) == sorted(subword for row in expected for subword in [*row, EOS])
     assert model.config.source_vocab_size == model.config.target_vocab_size == 310
+
+
+def test_blank_lines_are_no_sentences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Mock(log_probabilities=lambda rows: [torch.full((len(row) + 1,), -2.0) for row in rows])
+    monkeypatch.setattr(LanguageModel, "load", lambda *_, **__: model)
+    task_ = task(tmp_path)
+    counts = []
+    for end in ("", "\t\n\t \n"):
+        with (tmp_path / "a.tsv").open("a") as file:
+            file.write(end)
+        counts.append(
+            [score.signature for score in task_.evaluator(tmp_path, "cpu")("test").scores]
+        )
+    assert counts[0] == counts[1]
+    (tmp_path / "a.tsv").write_text("\t\n")
+    with pytest.raises(InputError, match="test: all texts are empty"):
+        task_.evaluator(tmp_path, "cpu")("test")
 
 
 def test_settings_of_translation_are_refused(tmp_path: Path) -> None:
