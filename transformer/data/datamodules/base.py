@@ -157,7 +157,13 @@ class BatchModule(LightningDataModule, ABC):
         return int(np.quantile(lengths[0], 0.999, method="higher"))
 
     def train_dataloader(self) -> UpdateLoader[Any]:
-        """The updates of this rank, from the current one on; InputError if they would not end."""
+        """The updates of this rank, from the current one on; InputError if they would not end, or
+        if their size was not measured."""
+        if self._data.batch_tokens == "auto":
+            raise InputError(
+                "data.batch_tokens=auto is measured by the command and the function train alone; "
+                "set a number, such as 4096"
+            )
         if self.trainer is not None and _has_no_end(self.trainer):
             raise InputError(
                 f"Trainer(max_epochs={self.trainer.max_epochs}): an epoch has no end here; set "

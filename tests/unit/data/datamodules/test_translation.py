@@ -97,6 +97,11 @@ def test_the_tokenizer_may_be_read_first(folder: Path, monkeypatch: pytest.Monke
     assert data_module(folder).tokenizer.source_vocab_size == 268
 
 
+def test_a_budget_that_nobody_measures_is_refused(folder: Path) -> None:
+    with pytest.raises(InputError, match=r"data\.batch_tokens=auto is measured by"):
+        data_module(folder, batch_tokens="auto").train_dataloader()
+
+
 def test_features_of_the_tokenizer_are_in_the_text(folder: Path) -> None:
     """``data.features`` follows in ``conf/``, and in a program."""
     (folder / "forms.tsv").write_text("walk\tV;PST\twalked\n")
