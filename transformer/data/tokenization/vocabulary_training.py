@@ -72,7 +72,7 @@ def _learn(config: TokenizerConfig, pairs: Pairs, name: object) -> tuple[bytes, 
             return read_vocabulary(config, side)
         if algorithm in SYMBOLS:
             return count_symbols(texts, config, side, name)
-        return learn_vocabulary(texts, replace(config, algorithm=algorithm), name)
+        return learn_vocabulary(texts, algorithm, config, name)
 
     if config.one_vocabulary:
         return learn((text for pair in pairs() for text in pair), 0), None
@@ -81,7 +81,9 @@ def _learn(config: TokenizerConfig, pairs: Pairs, name: object) -> tuple[bytes, 
     return source, target
 
 
-def learn_vocabulary(texts: Iterable[str], config: TokenizerConfig, name: object) -> bytes:
+def learn_vocabulary(
+    texts: Iterable[str], algorithm: str, config: TokenizerConfig, name: object
+) -> bytes:
     """Return a SentencePiece model of exactly ``vocab_size`` subwords; blank texts are skipped."""
     model = BytesIO()
     failures: list[Exception] = []
@@ -102,7 +104,7 @@ def learn_vocabulary(texts: Iterable[str], config: TokenizerConfig, name: object
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=lines(),
             model_writer=model,
-            model_type=config.algorithm,
+            model_type=algorithm,
             vocab_size=config.vocab_size,
             user_defined_symbols=list(dict.fromkeys(map(normalize, config.words))),
             character_coverage=config.character_coverage,
