@@ -104,7 +104,7 @@ def evaluate(
     split = text_to_score(config, run, config.checkpoint)
     pairs = pairs_to_score(split)
     _warn_about_tokenization(names, metrics, pairs)
-    gold = _gold_links(config, split)
+    gold = _gold_links(config, split, run.data.features)
     if gold is not None and len(gold) != len(pairs):
         raise InputError("alignment of a text with several references is unknown; set alignment=")
     terms = _terms(config, len(pairs))
@@ -230,11 +230,13 @@ def _terms(config: EvaluateConfig, pairs: int) -> list[tuple[str, ...]] | None:
     return terms
 
 
-def _gold_links(config: EvaluateConfig, split: AnySplit) -> list[WordLinks] | None:
+def _gold_links(
+    config: EvaluateConfig, split: AnySplit, features: str | None
+) -> list[WordLinks] | None:
     if not config.alignment:
         return None
     if config.alignment is not True:
-        return list(read_links(config.alignment, split))
+        return list(read_links(config.alignment, split, features=features))
     if split.links is None:
         raise InputError(
             "the gold links of this text are not known; give alignment=FILE, a line such as "

@@ -38,8 +38,7 @@ def score_targets(
     score, run = load_scorer(config.translator, loaded)
     corpus = Corpus.of(paths, run.data.source, run.data.target)
     reads_files = run.data.source_kind != "text"
-    features = run.data.features is not None
-    pairs = iter(replace(corpus, features=features, source_files=reads_files))
+    pairs = iter(replace(corpus, features=run.data.features, source_files=reads_files))
     size = _FILES if reads_files else WINDOW
     first = 1
     while window := list(islice(pairs, size)):

@@ -56,9 +56,7 @@ def own_text(keys: ScoredTextKeys, run: RunConfig | None = None) -> Split | None
         data = DataConfig(source="source", target="target") if run is None else run.data
         document_key = _document_key(source, data)
         corpus = Corpus.of(source, data.source, data.target, document_key, data.max_line)
-        corpus = replace(
-            corpus, features=data.features is not None, source_files=data.source_kind != "text"
-        )
+        corpus = replace(corpus, features=data.features, source_files=data.source_kind != "text")
         return Split(corpus, repeated_sources=data.repeated_sources)
     if (source is None) != (reference is None):
         raise InputError(
@@ -69,8 +67,10 @@ def own_text(keys: ScoredTextKeys, run: RunConfig | None = None) -> Split | None
         return None
     references = [reference] if isinstance(reference, str | Path) else reference
     corpus = Corpus.of([source, *references], "source", "reference")
-    reads_files = run is not None and run.data.source_kind != "text"
-    return Split(replace(corpus, source_files=reads_files))
+    if run is not None:
+        reads_files = run.data.source_kind != "text"
+        corpus = replace(corpus, features=run.data.features, source_files=reads_files)
+    return Split(corpus)
 
 
 def _document_key(source: Path, data: DataConfig) -> str | None:

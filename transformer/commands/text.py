@@ -9,6 +9,7 @@ from transformer.commands.corpus import one_corpus, split_names
 from transformer.common.errors import InputError
 from transformer.common.files import check_output_path, written_whole
 from transformer.data.corpora.resolve import find_corpus_splits
+from transformer.data.text.parallel import AnotherTarget
 from transformer.settings.corpora import TextConfig
 
 
@@ -22,7 +23,8 @@ class WrittenSplit(NamedTuple):
 def text(config: TextConfig) -> dict[str, WrittenSplit]:
     """Write the splits of a corpus as plain text, a sentence a line; returns them by name.
 
-    Raises InputError if a file is there already, and for what is wrong with the corpus.
+    Raises InputError if a file is there already, and for what is wrong with the corpus: of several
+    right targets to evaluate with, each would be that of a source of its own.
     """
     data = one_corpus(config.data)
     splits = find_corpus_splits(data)
@@ -35,6 +37,14 @@ def text(config: TextConfig) -> dict[str, WrittenSplit]:
         check_output_path(file, read)
         if file.exists():
             raise InputError(f"{file} is there already; name a new folder")
+    for name in files:
+        evaluated = name != "train" and not data.repeated_sources
+        if evaluated and any(isinstance(target, AnotherTarget) for _, target in splits[name]):
+            raise InputError(
+                f"{splits[name].location}: the {name} text has several right targets of a source, "
+                "and would have them on lines of their own; set data.repeated_sources=true here "
+                "and for what reads the files, or leave it out (splits=[train])"
+            )
     config.output.mkdir(parents=True, exist_ok=True)
     written = {}
     for name, sides in files.items():

@@ -205,7 +205,7 @@ class _Cleaner:
 
     def _repaired(self, pair: NumberedPair) -> tuple[NumberedPair, list[str]]:
         """Return the pair to check and to write, and its repairs; none moves words of links."""
-        source, *features = pair.source.split("\t", int(self._split.corpus.features))
+        source, *features = pair.source.split("\t", int(self._split.corpus.features is not None))
         texts = (source, pair.target)
         repairs = list[str]()
         for name, step in self._steps:

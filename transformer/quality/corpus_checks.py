@@ -78,7 +78,7 @@ class Checks:
     def _finders(self, split: str) -> dict[str, check.FindFault]:
         """Checks that look at each pair alone, in the order of the faults of a rejected pair."""
         config = self.config
-        has_features = self.splits[split].corpus.features
+        has_features = self.splits[split].corpus.features is not None
         return {
             "empty": lengths.find_empty_side,
             "noise": noise.find_noise,

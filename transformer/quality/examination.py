@@ -12,7 +12,12 @@ import numpy as np
 
 from transformer.common.errors import InputError
 from transformer.common.files import given_path, locked, remembered
-from transformer.data.corpora.resolve import as_files, corpus_configs, find_corpus_splits
+from transformer.data.corpora.resolve import (
+    as_files,
+    corpus_configs,
+    find_corpus_splits,
+    no_training_text,
+)
 from transformer.data.corpora.split import Split, numbered
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.quality.check import SIDES, ExaminationConfig, Finding, Side
@@ -229,13 +234,18 @@ def _find(
 
 
 def given_texts(data: DataConfig) -> dict[str, Split]:
-    """Return the texts of a corpus by split, without tags; InputError if one has no line."""
+    """Return the texts of a corpus by split, without tags; InputError if one has no line, or if
+    there is no training text, from which the checks learn what is usual."""
     if data.corpus == "folder":
         data = as_files(data)
+    # What is held out would be read by no check of the training text.
+    data = replace(data, validation_size=0, test_size=0)
     if data.corpus == "files":
         # Without document_key, the corpus has no separators between documents.
-        data = replace(data, validation_size=0, test_size=0, document_key=None, target_tag=False)
+        data = replace(data, document_key=None, target_tag=False)
     texts = find_corpus_splits(data)
+    if "train" not in texts:
+        raise no_training_text(data)
     for name, text in texts.items():
         if next(numbered(text), None) is None:
             files = ", ".join(map(str, text.corpus.paths))

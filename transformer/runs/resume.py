@@ -24,6 +24,7 @@ from transformer.settings.model import other_weights
 from transformer.settings.run import (
     RunConfig,
     changed_config,
+    completed,
     dotted_values,
     plain_values,
 )
@@ -138,6 +139,7 @@ def resumed_or_new(
     smaller than that of the config, and keeps its size. Raises InputError if a named folder holds
     another run.
     """
+    config = completed(config)
     folder = Path(folder)
     if named:
         if not has_checkpoint(folder):

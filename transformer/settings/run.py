@@ -114,9 +114,12 @@ def completed(config: RunConfig) -> RunConfig:
     """The config with what follows from the kinds of both sides.
 
     A source of files has a tokenizer of its own and a front end. Only target embeddings are tied if
-    the sides have two kinds of tokens.
+    the sides have two kinds of tokens. Where the tokenizer has features, the text has them.
     """
     kind = config.data.source_kind
+    features = config.tokenizer.features
+    if kind == "text" and features is not None and config.data.features is None:
+        config = replace(config, data=replace(config.data, features=features))
     if kind != "text":
         model = config.model
         front_end = model.front_end or DEFAULT_FRONT_ENDS[kind]

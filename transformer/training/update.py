@@ -42,7 +42,7 @@ from transformer.data.batching.loader import Update
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.model.layers.layer_drop import all_layers
 from transformer.model.transformer import Transformer
-from transformer.settings.run import RunConfig
+from transformer.settings.run import RunConfig, completed
 from transformer.settings.tokenizer import PAD
 from transformer.training import checkpointing
 from transformer.training.cuda_graphs import Backward, graphed_backward
@@ -85,6 +85,7 @@ class UpdateModule(LightningModule, ABC):
         Raises InputError if the config does not fit the tokenizer, or cannot be compiled here.
         """
         super().__init__()
+        config = completed(config)
         self.automatic_optimization = False
         self.model = self.build_model(config, tokenizer) if model is None else model
         self.config = replace(config, model=self.model.config)

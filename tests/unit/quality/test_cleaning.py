@@ -171,7 +171,7 @@ def test_only_the_repaired_texts_of_a_line_change(tmp_path: Path) -> None:
     assert (tmp_path / "crlf/crlf.tsv").read_bytes() == b"a\tb\nd\te\n"
     # Features stay behind their tab, which is no control character.
     (tmp_path / "features.tsv").write_text("a\tV;PST\tb\nc  d\tV\te\n")
-    splits = {"train": Split(Corpus((tmp_path / "features.tsv",), "x", "y", features=True))}
+    splits = {"train": Split(Corpus((tmp_path / "features.tsv",), "x", "y", features=";"))}
     cleaned(splits, tmp_path / "features", frozenset({"control"}), repair=True)
     assert (tmp_path / "features/features.tsv").read_text() == "a\tV;PST\tb\nc d\tV\te\n"
     # A pair is checked after its repair.
@@ -196,7 +196,8 @@ def test_a_repaired_line_keeps_its_form(
 ) -> None:
     given = line.replace("\\u00fc", "ü") % "\u200b"
     (tmp_path / name).write_text(f"{given}\n", encoding="utf-8")
-    corpus = Corpus((tmp_path / name,), "x", "y", format=kind, features=kind == "tsv")
+    features = ";" if kind == "tsv" else None
+    corpus = Corpus((tmp_path / name,), "x", "y", format=kind, features=features)
     cleaned({"train": Split(corpus)}, tmp_path / "out", frozenset({"empty"}), repair=True)
     assert list(read_lines(tmp_path / "out" / name)) == [line % ""]
 
@@ -257,13 +258,19 @@ def test_document_separators_are_kept(tmp_path: Path) -> None:
     }
 
 
-def test_no_pair_of_the_files_is_held_out(tmp_path: Path) -> None:
+def test_no_pair_is_held_out(tmp_path: Path) -> None:
     (tmp_path / "text.tsv").write_text("a\tb\n")
     splits = given_texts(data_config(tmp_path, validation_size=500, alignment="links"))
     assert list(splits) == ["train"]
     assert list(splits["train"]) == [("a", "b")]
     assert splits["train"].links == Path("links")
-    for changes in ({"train": None}, {"corpus": "pocket"}, {"root": "here"}):
+    for split in ("train", "test"):
+        (tmp_path / f"tasks_{split}_simple.txt").write_text("IN: jump OUT: I_JUMP\n" * 3)
+    scan = {"corpus": "scan", "lang": "simple", "root": str(tmp_path), "train": None}
+    splits = given_texts(data_config(tmp_path, validation_size=1, **scan))
+    assert {name: len(list(split)) for name, split in splits.items()} == {"train": 3, "test": 3}
+    alone = {"train": None, "validation": str(tmp_path / "text.tsv")}
+    for changes in ({"train": None}, alone, {"corpus": "pocket"}, {"root": "here"}):
         with pytest.raises(InputError, match="data"):
             given_texts(data_config(tmp_path, **changes))
 

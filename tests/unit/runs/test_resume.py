@@ -13,7 +13,7 @@ from transformer.common.errors import InputError
 from transformer.runs.resume import changes, fixed_key_that_differs, resumed_or_new
 from transformer.settings.data import CorpusConfig, DataConfig
 from transformer.settings.model import ModelConfig
-from transformer.settings.run import run_config
+from transformer.settings.run import completed, run_config
 
 STARTED: dict[str, Any] = {
     "tokenizer": {"vocab_size": 300, "sampling": 0.0},
@@ -42,6 +42,17 @@ def chosen(folder: Path, *, named: bool = False) -> str | None:
         return None
     assert config.checkpoint == run
     return run.name
+
+
+def test_what_train_completes_makes_no_other_run(tmp_path: Path) -> None:
+    """As the tied embeddings of a program's config with two kinds of tokens."""
+    values: dict[str, Any] = {"tokenizer": {"source": "char", "target": "words"}}
+    config = run_config(values)
+    saved = values | {"model": {"tie_embeddings": "decoder"}}
+    assert run_config(saved) == completed(config) != config
+    run = write_run(tmp_path / "run", config=saved)
+    for named in (True, False):
+        assert resumed_or_new(config, run, named=named).config.checkpoint == run
 
 
 def test_the_newest_unfinished_run_of_the_same_config_is_resumed(tmp_path: Path) -> None:

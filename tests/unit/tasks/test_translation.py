@@ -3,21 +3,27 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
+import numpy as np
 import pytest
 import torch
 
+from tests.helpers.data.corpora import data_config, tokenizer_config
 from tests.helpers.decoding.metrics import RAW
 from tests.helpers.training.fakes import fake_module, fake_trainer, logged
 from tests.helpers.training.updates import any_tokenizer
 from transformer.data.corpora.evaluation_text import Texts
+from transformer.data.datamodules.translation import TranslationData
 from transformer.decoding.translator import BLANK, Candidate, Translation, Translator
 from transformer.evaluation.metrics import score
 from transformer.quality.failures.flags import Output
 from transformer.settings.metrics import MetricsConfig
-from transformer.tasks.translation import TranslateValidation
+from transformer.settings.run import RunConfig
+from transformer.settings.sources import VectorsConfig
+from transformer.tasks.translation import TranslateValidation, TranslationModule
 
 SOURCES = ["ein Hund", "zwei", "drei Katzen", "vier", "fünf"]
 REFERENCES = ["a dog runs fast .", "two birds sing now .", "three cats .", "four .", "five ."]
@@ -53,6 +59,24 @@ def validating(
     trainer = fake_trainer(datamodule=Mock(texts=lambda split: texts))
     validation.on_validation_start(trainer, Mock(translator=lambda: translator))
     return validation
+
+
+def test_data_and_module_of_a_program_read_files_as_train_does(tmp_path: Path) -> None:
+    """Sources were the letters of their paths where only ``train`` had completed the config."""
+    np.save(tmp_path / "a.npy", np.ones((4, 3)))
+    (tmp_path / "text.tsv").write_text("a.npy\tone\n")
+    text = str(tmp_path / "text.tsv")
+    data = data_config(
+        tmp_path,
+        train=text,
+        validation=text,
+        source_kind="vectors",
+        vectors=VectorsConfig(channels=3),
+    )
+    config = RunConfig(data=data, tokenizer=tokenizer_config(algorithm="words", vocab_size=None))
+    module = TranslationModule(config, TranslationData(config).tokenizer)
+    assert module.tokenizer.reads_files
+    assert module.config.model.front_end == "linear"
 
 
 def test_validation_scores_as_the_run_says() -> None:

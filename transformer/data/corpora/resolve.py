@@ -108,9 +108,13 @@ def _mixed_splits(config: DataConfig) -> dict[str, AnySplit]:
     for name, corpus in corpus_configs(config).items():
         with errors_name(f"data.corpora.{name}"):
             splits = find_corpus_splits(corpus)
+            if "train" not in splits:
+                raise no_training_text(corpus)
         for split, text in splits.items():
             tags = text.tags._replace(tag=corpora[name].tag)
             texts.setdefault(split, {})[name] = replace(text, tags=tags)
+    for parts in texts.values():
+        _check_directions(parts)
     mixed: dict[str, AnySplit] = {
         split: JoinedSplit(texts[split]) for split in ("train", "validation") if split in texts
     }
@@ -118,6 +122,25 @@ def _mixed_splits(config: DataConfig) -> dict[str, AnySplit]:
         for name, text in parts.items():
             mixed[f"{split}_{name}"] = text
     return mixed
+
+
+def _check_directions(parts: Mapping[str, Split]) -> None:
+    """Raise InputError if two corpora read the same sides of a text, and name them the other way
+    round: the order of files and columns, not a name, says which side is the source."""
+    names: dict[tuple[object, ...], str] = {}
+    for name, part in parts.items():
+        corpus = part.corpus
+        if corpus.kind in ("jsonl", "parquet"):
+            continue
+        names.setdefault((corpus.paths, corpus.source, corpus.target), name)
+        other = names.get((corpus.paths, corpus.target, corpus.source))
+        if other is not None:
+            files = ",".join(map(str, corpus.paths))
+            raise InputError(
+                f"data.corpora.{name} reads {files} as {corpus.source} to {corpus.target}, and "
+                f"data.corpora.{other} the same as {corpus.target} to {corpus.source}; the source "
+                "is the first file or column, so give one of them files in the other order"
+            )
 
 
 def find_corpus_splits(config: DataConfig) -> dict[str, Split]:
@@ -142,7 +165,7 @@ def find_corpus_splits(config: DataConfig) -> dict[str, Split]:
             split,
             corpus=replace(
                 split.corpus,
-                features=config.features is not None,
+                features=config.features,
                 source_files=config.source_kind != "text",
             ),
             tags=tags,

@@ -60,7 +60,9 @@ class Split:
 
     def word_links(self) -> Iterator[WordLinks]:
         """Yield the links of each pair; raises InputError if unknown, or as `read_links`."""
-        return self._chosen(read_links(self._known_links(), self.corpus, self.corpus.max_line))
+        corpus = self.corpus
+        links = read_links(self._known_links(), corpus, corpus.max_line, corpus.features)
+        return self._chosen(links)
 
     def links_fingerprint(self) -> str:
         return file_digest(self._known_links()).hex()

@@ -33,7 +33,7 @@ from transformer.data.batching.loader import EpochLoader, UpdateLoader
 from transformer.data.corpora.resolve import sampling_weights
 from transformer.data.text.training_filters import log_level
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.settings.run import RunConfig
+from transformer.settings.run import RunConfig, completed
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +52,7 @@ class BatchModule(LightningDataModule, ABC):
         sets only its sampling.
         """
         super().__init__()
+        config = completed(config)
         data = config.data
         model = config.model
         self.accumulation = config.trainer.accumulate_grad_batches
@@ -63,6 +64,7 @@ class BatchModule(LightningDataModule, ABC):
         # Of a source and of a target of the model, bos or eos included; None: unlimited.
         learned = model.positions == "learned"
         self._positions = (model.source_positions, model.max_length) if learned else None
+        self._class_token = model.class_token
         self._augmentation = config.augmentation
         # How files become vectors; None: sources are text.
         self._source_config = data.source_config(model.front_end)
@@ -155,7 +157,13 @@ class BatchModule(LightningDataModule, ABC):
         return int(np.quantile(lengths[0], 0.999, method="higher"))
 
     def train_dataloader(self) -> UpdateLoader[Any]:
-        """The updates of this rank, from the current one on; InputError if they would not end."""
+        """The updates of this rank, from the current one on; InputError if they would not end, or
+        if their size was not measured."""
+        if self._data.batch_tokens == "auto":
+            raise InputError(
+                "data.batch_tokens=auto is measured by the command and the function train alone; "
+                "set a number, such as 4096"
+            )
         if self.trainer is not None and _has_no_end(self.trainer):
             raise InputError(
                 f"Trainer(max_epochs={self.trainer.max_epochs}): an epoch has no end here; set "

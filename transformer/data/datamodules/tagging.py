@@ -124,6 +124,13 @@ class TaggingData(BatchModule):
             lengths = TaggedDataset(sentences, tokenizer).lengths()[0].tolist()
             line = partial(_line, self._files[split], data.max_line)
             self._check_positions(lengths, line)
+        training = self._training
+        self._check_positions(
+            training.lengths()[0].tolist(),
+            lambda index: (
+                f"{self._files['train']}: {' '.join(training.sentences[index].words):.60}"
+            ),
+        )
 
     @cached_property
     def _training(self) -> TaggedDataset:

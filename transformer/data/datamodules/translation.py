@@ -71,8 +71,7 @@ class TranslationData(BatchModule):
             tags.check_same_tags(initial.tags)
             self._check_source(initial)
             return initial.with_sampling(self._tokenizer_config.sampling)
-        with locked(self._cache):
-            return self._learned_tokenizer().with_tags(tags)
+        return self._learned_tokenizer().with_tags(tags)
 
     def _objections(self, features: str | None, documents: bool) -> Iterator[str]:
         if self._data.features is not None and features is None:
@@ -109,15 +108,18 @@ class TranslationData(BatchModule):
         config = self._tokenizer_config
         cache = self._cache
         if self._stream is not None:
-            return self._stream.learned_tokenizer(config, cache, self._source_config)
+            with locked(cache):
+                return self._stream.learned_tokenizer(config, cache, self._source_config)
+        # Finding it may lock the cache, too: to fetch files, or to hold pairs out.
         split = self._split("train")
         text: Split | BalancedText = (
             split if isinstance(split, Split) else BalancedText(self._data, split.parts)
         )
-        fingerprint = text.fingerprint(cache)
-        return Tokenizer.train(
-            config, text.__iter__, cache, fingerprint, split.location, self._source_config
-        )
+        with locked(cache):
+            fingerprint = text.fingerprint(cache)
+            return Tokenizer.train(
+                config, text.__iter__, cache, fingerprint, split.location, self._source_config
+            )
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -168,20 +170,24 @@ class TranslationData(BatchModule):
         if self._positions is None:
             return
         limit = self._data.max_length
+        drawn = self.tokenizer.config.sampling > 0 or self._augmentation.active
         for side, positions in zip(SIDES, self._positions, strict=True):
-            if side == "source" and self.tokenizer.reads_files:
-                continue
-            # Nobody knows the lengths of a stream before it is read.
-            longest = {"train": limit} if self._stream is not None else {}
+            reads_files = side == "source" and self.tokenizer.reads_files
+            # Vectors have no end; those of a picture may have a class before them.
+            room = positions - (int(self._class_token) if reads_files else 1)
+            longest = {}
             for name in names:
                 lengths = EncodedCorpus(self._encoded_path(name)).lengths(side)
                 longest[name] = int(lengths.max(initial=0, where=lengths <= limit))
+            # Nobody knows before how long what is drawn, or read from a stream, will be.
+            if drawn or self._stream is not None:
+                longest["train"] = limit
             for name, length in longest.items():
-                if length >= positions:
+                if length > room:
                     raise InputError(
                         f"{name} may have a {side} of {length} tokens, and model.positions=learned "
-                        f"has room for {positions - 1}; set data.max_length={positions - 1}, or "
-                        "more positions (model.max_length, model.max_source_length)"
+                        f"has room for {room}; set data.max_length={room}, or more positions "
+                        "(model.max_length, model.max_source_length)"
                     )
 
     def _check_files(self, training: list[str]) -> None:

@@ -51,8 +51,8 @@ class Corpus:
     max_line: int | None = None
     format: str | None = None
     """"plain", "tsv", "jsonl", "parquet" or "scan"; None: by the names of the files."""
-    features: bool = False
-    """Whether features of the source stand between source and target of a TSV file."""
+    features: str | None = None
+    """What separates the features of a source, which a TSV file has between source and target."""
     source_files: bool = False
     """Whether a source is the path of a file, seen from the folder of the text."""
 
@@ -113,7 +113,7 @@ class Corpus:
             self.paths,
             (self.source, self.target),
             document_key=self.document_key,
-            features=self.features,
+            features=self.features is not None,
             source_files=self.source_files,
         )
 

@@ -62,9 +62,15 @@ def format_links(links: Iterable[Link]) -> str:
 
 
 def read_links(
-    path: Path, pairs: Iterable[tuple[str, str]], max_line: int | None = None
+    path: Path,
+    pairs: Iterable[tuple[str, str]],
+    max_line: int | None = None,
+    features: str | None = None,
 ) -> Iterator[WordLinks]:
-    """Yield the links of each pair of a text, line by line; see `read_lines` for ``max_line``."""
+    """Yield the links of each pair of a text, line by line; see `read_lines` for ``max_line``.
+
+    ``features`` separates those of a source, which are words after its text.
+    """
     lines = read_lines(path, max_line)
     texts = iter(pairs)
     for number, (line, pair) in enumerate(zip_longest(lines, texts), start=1):
@@ -76,13 +82,18 @@ def read_links(
                 "give one line a pair, blank if nothing is linked"
             )
         source, target = pair
-        yield parse_links(line, f"{path}:{number}", [word_count(source), word_count(target)])
+        words = word_count(source, features), word_count(target)
+        yield parse_links(line, f"{path}:{number}", words)
 
 
-def word_count(text: str) -> int:
-    """Return the number of words of a raw text."""
+def word_count(text: str, features: str | None = None) -> int:
+    """Return the number of words of a raw text, and of what ``features`` separates after a tab."""
+    tab = names = ""
+    if features is not None:
+        text, tab, names = text.partition("\t")
     words = normalize(text)
-    return words.count(" ") + 1 if words else 0
+    count = words.count(" ") + 1 if words else 0
+    return count + len(names.split(features)) if tab else count
 
 
 def subword_words(subwords: Sequence[str]) -> list[int]:

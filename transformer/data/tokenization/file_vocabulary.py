@@ -13,7 +13,6 @@ text.
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import cached_property
 from itertools import accumulate, chain
 from typing import Any
@@ -329,7 +328,7 @@ def open_vocabulary(
         return FileVocabulary(model, algorithm, tags, threads)
     if algorithm in SYMBOLS:
         return Symbols(model, tags)
-    return Subwords(model, replace(config, algorithm=algorithm), tags, threads)
+    return Subwords(model, algorithm, config, tags, threads)
 
 
 def read_vocabulary(config: TokenizerConfig, side: int) -> bytes:

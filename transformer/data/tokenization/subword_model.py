@@ -58,12 +58,15 @@ Texts and spellings do not show it."""
 class Subwords(Vocabulary):
     """Splits texts into subwords, with the best or a sampled segmentation, and joins them."""
 
-    def __init__(self, model: bytes, config: TokenizerConfig, tags: Tags, threads: int) -> None:
-        self._arguments = (model, config, tags, threads)
+    def __init__(
+        self, model: bytes, algorithm: str, config: TokenizerConfig, tags: Tags, threads: int
+    ) -> None:
+        self._arguments = (model, algorithm, config, tags, threads)
         self.processor = sentencepiece.SentencePieceProcessor(
             model_proto=model, num_threads=threads
         )
         self.tags = tags
+        self._algorithm = algorithm
         self._config = config
         self._threads = threads
         self.first_tag = int(self.processor.get_piece_size())
@@ -124,7 +127,7 @@ class Subwords(Vocabulary):
     def _sampler(self) -> "SubwordSampler":
         config = self._config
         return SubwordSampler(
-            self.processor, config.algorithm, config.sampling, list(map(normalize, config.words))
+            self.processor, self._algorithm, config.sampling, list(map(normalize, config.words))
         )
 
 

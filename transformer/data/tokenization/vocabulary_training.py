@@ -31,7 +31,7 @@ from transformer.settings.tokenizer import (
 logger = logging.getLogger(__name__)
 
 
-# Longer lines (in bytes) add nothing about subwords and slow the suffix array down.
+# SentencePiece leaves longer lines (in bytes) out: they are cut.
 _MAX_LINE_BYTES = 16_384
 
 
@@ -72,7 +72,7 @@ def _learn(config: TokenizerConfig, pairs: Pairs, name: object) -> tuple[bytes, 
             return read_vocabulary(config, side)
         if algorithm in SYMBOLS:
             return count_symbols(texts, config, side, name)
-        return learn_vocabulary(texts, replace(config, algorithm=algorithm), name)
+        return learn_vocabulary(texts, algorithm, config, name)
 
     if config.one_vocabulary:
         return learn((text for pair in pairs() for text in pair), 0), None
@@ -81,7 +81,9 @@ def _learn(config: TokenizerConfig, pairs: Pairs, name: object) -> tuple[bytes, 
     return source, target
 
 
-def learn_vocabulary(texts: Iterable[str], config: TokenizerConfig, name: object) -> bytes:
+def learn_vocabulary(
+    texts: Iterable[str], algorithm: str, config: TokenizerConfig, name: object
+) -> bytes:
     """Return a SentencePiece model of exactly ``vocab_size`` subwords; blank texts are skipped."""
     model = BytesIO()
     failures: list[Exception] = []
@@ -94,7 +96,7 @@ def learn_vocabulary(texts: Iterable[str], config: TokenizerConfig, name: object
                 if normalized:
                     # Encoding spells NUL and SentencePiece's sign for the space in bytes, so the
                     # vocabulary needs no subword for them.
-                    yield normalized.replace("\0", " ").replace(WORD_START, " ")
+                    yield from _cut(normalized.replace("\0", " ").replace(WORD_START, " "))
         except Exception as error:  # SentencePiece hides it
             failures.append(error)
 
@@ -102,9 +104,9 @@ def learn_vocabulary(texts: Iterable[str], config: TokenizerConfig, name: object
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=lines(),
             model_writer=model,
-            model_type=config.algorithm,
+            model_type=algorithm,
             vocab_size=config.vocab_size,
-            user_defined_symbols=list(map(normalize, config.words)),
+            user_defined_symbols=list(dict.fromkeys(map(normalize, config.words))),
             character_coverage=config.character_coverage,
             byte_fallback=True,
             normalization_rule_name="identity",
@@ -121,6 +123,17 @@ def learn_vocabulary(texts: Iterable[str], config: TokenizerConfig, name: object
     if failures:
         raise failures[0]
     return model.getvalue()
+
+
+def _cut(text: str) -> Iterator[str]:
+    """Yield a text in parts of at most _MAX_LINE_BYTES, cut between words if there are any."""
+    while len(text.encode()) > _MAX_LINE_BYTES:
+        most = _MAX_LINE_BYTES // 4  # a character has up to four bytes
+        end = text.rfind(" ", 1, most)
+        part = text[: most if end < 0 else end]
+        yield part
+        text = text[len(part) :].lstrip(" ")
+    yield text
 
 
 def _sample(texts: Iterable[str], size: int) -> list[str]:

@@ -164,6 +164,29 @@ def test_a_corpus_inherits_the_keys_that_it_does_not_set(tmp_path: Path) -> None
     assert texts.ranges == {"big": range(3), "small": range(3, 8)}
 
 
+def test_a_corpus_of_a_mixture_needs_training_text(tmp_path: Path) -> None:
+    config = corpora(tmp_path, big={}, small={"train": None, "validation": ("a", "b")})
+    with pytest.raises(InputError, match=r"^data\.corpora\.small: .*needs the training text"):
+        find_splits(config)
+
+
+def test_other_names_of_the_sides_do_not_reverse_files(tmp_path: Path) -> None:
+    write(tmp_path, "train.de", "train.en", "valid.de", "valid.en")
+    entries = {"there": CorpusConfig(), "back": CorpusConfig(source="en", target="de")}
+    # The names of the files tell.
+    splits = find_splits(folder_config(tmp_path, corpora=entries, test_size=0))
+    there, back = (next(iter(splits[f"train_{name}"])) for name in entries)
+    assert back == there[::-1]
+    pair = (str(tmp_path / "train.de"), str(tmp_path / "train.en"))
+    changes: dict[str, Any] = {"corpus": "files", "root": None, "validation_size": 1}
+    for train in (pair, str(write_corpus(tmp_path))):
+        with pytest.raises(InputError, match=r"data\.corpora\.back reads .* as en to de, and"):
+            find_splits(folder_config(tmp_path, **changes, train=train, corpora=entries))
+    swapped = entries | {"back": replace(entries["back"], train=pair[::-1])}
+    splits = find_splits(folder_config(tmp_path, **changes, train=pair, corpora=swapped))
+    assert next(iter(splits["train_back"])) == next(iter(splits["train_there"]))[::-1]
+
+
 def test_a_temperature_favors_the_small(tmp_path: Path) -> None:
     """The share is as the size to the power of 1/T: 90 to 10 becomes 3 to 1 at T = 2."""
     config = corpora(tmp_path)

@@ -127,3 +127,7 @@ def test_a_sentence_without_positions_is_named_by_its_line(tmp_path: Path) -> No
     says = rf"test:5: .* {needed} tokens .* model\.max_length={needed - 1} with .*={needed}$"
     with pytest.raises(InputError, match=says):
         files(tmp_path, positions=needed - 1, test=test).prepare_data()
+    train = write(tmp_path / "long", [*SENTENCES, long])
+    files(tmp_path, positions=needed, train=train).prepare_data()
+    with pytest.raises(InputError, match=rf"long: dog dog .*: a sentence of {needed} tokens"):
+        files(tmp_path, positions=needed - 1, train=train).prepare_data()

@@ -4,6 +4,7 @@ import logging
 import multiprocessing
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.helpers.data.corpora import (
@@ -18,6 +19,9 @@ from tests.helpers.data.corpora import (
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import Batch, ShapedBatch
 from transformer.data.datamodules.translation import TranslationData
+from transformer.settings.data import AugmentationConfig
+from transformer.settings.sources import VectorsConfig
+from transformer.settings.tokenizer import TokenizerConfig
 
 
 @pytest.fixture
@@ -87,6 +91,26 @@ def test_other_text_or_filters_are_encoded_anew(folder: Path) -> None:
     assert len(files()) == 3
 
 
+def test_the_tokenizer_may_be_read_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As programs with Lightning's trainer do; a large text locks the cache to hold pairs out."""
+    monkeypatch.setattr("transformer.data.corpora.split._REMEMBERED", 0)
+    assert data_module(folder).tokenizer.source_vocab_size == 268
+
+
+def test_a_budget_that_nobody_measures_is_refused(folder: Path) -> None:
+    with pytest.raises(InputError, match=r"data\.batch_tokens=auto is measured by"):
+        data_module(folder, batch_tokens="auto").train_dataloader()
+
+
+def test_features_of_the_tokenizer_are_in_the_text(folder: Path) -> None:
+    """``data.features`` follows in ``conf/``, and in a program."""
+    (folder / "forms.tsv").write_text("walk\tV;PST\twalked\n")
+    text = str(folder / "forms.tsv")
+    data = data_config(folder, train=text, validation=text)
+    tokens = tokenizer_config(algorithm="char", vocab_size=None, features=";")
+    assert translation_data(data, tokens).texts("validation").sources == ["walk\tV;PST"]
+
+
 def test_missing_text_is_named_before_the_work(folder: Path) -> None:
     (folder / "none.tsv").touch()
     config = data_config(folder)
@@ -98,8 +122,18 @@ def test_missing_text_is_named_before_the_work(folder: Path) -> None:
 
 
 def test_learned_positions_have_room_for_every_pair(folder: Path) -> None:
-    def prepare(positions: int, **changes: object) -> None:
-        config = data_run(data_config(folder, **changes), tokenizer_config(), positions=positions)
+    def prepare(
+        positions: int,
+        tokens: TokenizerConfig | None = None,
+        augmentation: AugmentationConfig | None = None,
+        **changes: object,
+    ) -> None:
+        config = data_run(
+            data_config(folder, **changes),
+            tokens or tokenizer_config(),
+            augmentation=augmentation,
+            positions=positions,
+        )
         TranslationData(config).prepare_data()
 
     prepare(longest := _longest(folder) + 1)
@@ -110,6 +144,20 @@ def test_learned_positions_have_room_for_every_pair(folder: Path) -> None:
     text = str(folder / "text.tsv")
     with pytest.raises(InputError, match=r"train may have a source of 50 tokens"):
         prepare(50, streaming=True, train=[text], validation=text)
+    # Drawn subwords and joined pairs are longer than the text.
+    sampled, joined = tokenizer_config(sampling=0.1), AugmentationConfig(joined=1.0)
+    for drawn in ((sampled, None), (None, joined)):
+        with pytest.raises(InputError, match=r"train may have a source of 50 tokens"):
+            prepare(50, *drawn)
+        prepare(51, *drawn)
+    np.save(folder / "a.npy", np.ones((9, 3)))
+    (folder / "files.tsv").write_text("a.npy\ta b\n")
+    text = str(folder / "files.tsv")
+    vectors = {"source_kind": "vectors", "vectors": VectorsConfig(channels=3)}
+    words = tokenizer_config(algorithm="words", vocab_size=None)
+    prepare(9, words, train=text, validation=text, **vectors)
+    with pytest.raises(InputError, match=r"train may have a source of 9 tokens, .* room for 8"):
+        prepare(8, words, train=text, validation=text, **vectors)
 
 
 def _longest(folder: Path) -> int:

@@ -19,6 +19,8 @@ from transformer.data.text.word_alignment import (
     word_count,
 )
 from transformer.data.tokenization.normalization import normalize
+from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.settings.tokenizer import TokenizerConfig
 
 PAIRS = [("a  b c ", "x y"), ("", ""), ("a\u00a0b", "x")]
 
@@ -46,6 +48,17 @@ def test_links_are_read_beside_their_text(tmp_path: Path) -> None:
     read = list(read_links(tmp_path / "links", PAIRS))
     assert [sorted(links.sure) for links in read] == [[(0, 0), (2, 1)], [], []]
     assert read[2].possible == {(0, 0)}
+    # Features are words after those of the text.
+    forms = [("look  up\tV;PST", "looked up"), ("a\tN", "a"), ("b", "b")]
+    (tmp_path / "links").write_text("0-0 3-0\n1-0\n0-0\n")
+    read = list(read_links(tmp_path / "links", forms, features=";"))
+    assert [sorted(links.sure) for links in read] == [[(0, 0), (3, 0)], [(1, 0)], [(0, 0)]]
+    tokenizer = Tokenizer.train(
+        TokenizerConfig(algorithm="char", vocab_size=None, features=";"), lambda: forms
+    )
+    for source, _ in forms:
+        [ids] = tokenizer.encode_source([source])
+        assert max(tokenizer.source_words(ids, source)) + 1 == word_count(source, ";")
 
 
 @pytest.mark.parametrize(

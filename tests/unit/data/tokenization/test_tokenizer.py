@@ -35,6 +35,26 @@ def test_the_vocabulary_has_exactly_the_size_asked_for(algorithm: str) -> None:
     assert Tokenizer.train(config, pairs).source_vocab_size == largest
 
 
+def test_a_word_that_is_added_twice_is_one_subword() -> None:
+    config = tokenizer_config(vocab_size=290, add=["Haus", "Hof", "Haus"])
+    tokenizer = Tokenizer.train(config, pairs)
+    rows = tokenizer.encode_source(["Haus", "Hof"])
+    assert list(map(tokenizer.source_subwords, rows)) == [["▁", "Haus"], ["▁", "Hof"]]
+
+
+def test_long_lines_are_learned_from() -> None:
+    """SentencePiece leaves a line of more bytes than it is told to read out, without a word."""
+    config = tokenizer_config(algorithm="bpe", vocab_size=290, max_sentences=10_000)
+    words = WORDS * 300
+    short = Tokenizer.train(config, lambda: [(word, "") for word in words])
+    long = Tokenizer.train(config, lambda: [(" ".join(words), "")])
+    assert long.subwords(range(290)) == short.subwords(range(290))
+    unspaced = Tokenizer.train(
+        tokenizer_config(algorithm="bpe", vocab_size=266), lambda: [("日本語" * 4000, "")]
+    )
+    assert {"日", "本", "語"} <= {*unspaced.subwords(range(266))}
+
+
 def test_what_cannot_be_learned_is_an_input_error() -> None:
     with pytest.raises(InputError, match="does not hold the alphabet") as raised:
         Tokenizer.train(tokenizer_config(vocab_size=100), pairs)

@@ -42,6 +42,17 @@ def test_sides_of_two_kinds_survive_a_checkpoint() -> None:
     assert tagged.source_subwords(row) == ["<2 x>", "w", "a", "< >", "w", "e"]
 
 
+def test_a_side_of_subwords_takes_nothing_from_the_other() -> None:
+    """Characters with features, or decomposed, as the algorithm of the other side too."""
+    pairs = [(source, f"{target} {target}") for source, target in PAIRS]
+    for changes in ({"features": ";"}, {"decompose": True}):
+        config = tokenizer_config(algorithm="char", target="bpe", vocab_size=270, **changes)
+        tokenizer = Tokenizer.train(config, lambda: pairs)
+        rows = tokenizer.encode_target(["w A"])
+        assert tokenizer.decode_target(rows) == ["w A"]
+        assert pickle.loads(pickle.dumps(tokenizer)).encode_target(["w A"]) == rows
+
+
 def test_rare_tokens_and_those_beyond_the_size_are_unknown() -> None:
     joint = learned(features=";")
     assert joint.joint
