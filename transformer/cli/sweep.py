@@ -4,6 +4,7 @@ import json
 import math
 import os
 import sys
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -61,12 +62,17 @@ def recorded(job: Any) -> Iterator[dict[str, Any]]:
     except Interrupted as stop:
         record["error"] = "stopped"
         # Hydra would begin the next job; SLURM starts this one again.
-        if "SLURM_JOB_ID" in os.environ:
+        if "submitit" in job.launcher._target_:
             raise
         print(stop, file=sys.stderr)
         raise SystemExit(stop.code) from stop
     except BaseException as error:  # Ctrl-C before the training, too
         record["error"] = str(error) or type(error).__name__
+        # A search goes on after a trial that failed (conf/launch/optuna.yaml); a bug ends it.
+        is_bug = isinstance(error, Exception) and not isinstance(error, InputError)
+        if is_bug and "optuna" in job.sweeper._target_:
+            traceback.print_exception(error)
+            raise SystemExit(1) from error
         raise
     finally:
         file = Path(job.sweep.dir) / JOBS / f"{job.job.num}.json"
@@ -75,12 +81,17 @@ def recorded(job: Any) -> Iterator[dict[str, Any]]:
             part.write_text(json.dumps(record, ensure_ascii=False), encoding="utf-8")
 
 
+def read_jobs(folder: Path) -> list[dict[str, Any]]:
+    """The records of the jobs of a sweep."""
+    jobs = [read_json(file) or {} for file in (folder / JOBS).glob("*.json")]
+    return sorted(jobs, key=lambda job: job["job"])
+
+
 def show_jobs(folder: Path) -> None:
     """Print a table of the jobs of a sweep on stderr: the keys that differ, score and folder."""
     from transformer.reports.scores import build_table, table_console
 
-    jobs = [read_json(file) or {} for file in (folder / JOBS).glob("*.json")]
-    jobs.sort(key=lambda job: job["job"])
+    jobs = read_jobs(folder)
     if not jobs:
         return
     keys = dict.fromkeys(key for job in jobs for key in job["overrides"])

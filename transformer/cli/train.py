@@ -37,7 +37,13 @@ from transformer.cli.config import (
     run_settings,
     with_experiment,
 )
-from transformer.cli.sweep import directory_override, recorded, show_jobs, sweep_directory
+from transformer.cli.sweep import (
+    directory_override,
+    read_jobs,
+    recorded,
+    show_jobs,
+    sweep_directory,
+)
 from transformer.common.errors import InputError
 from transformer.common.files import HUB, given_path
 from transformer.common.own_code import import_code
@@ -300,10 +306,15 @@ def _run_hydra(flags: Sequence[str], overrides: Sequence[str]) -> None:
         except HydraException as error:
             raise composition_error("train", overrides, error) from error
         except ValueError as error:  # of flags that do not go together, or of Optuna
-            # It has no best trial if all have failed.
-            if sweeps and "No trials are completed" not in str(error):
+            if not sweeps:
+                raise InputError(" ".join(str(error).split())) from error
+            jobs = read_jobs(directory)
+            if not jobs or any("error" not in job for job in jobs):
                 raise
-            raise InputError(" ".join(str(error).split())) from error
+            # Optuna finds no best trial.
+            raise InputError(
+                "every job of the sweep failed; the table above has the error of each"
+            ) from error
 
 
 def _run_job(config: DictConfig) -> float:

@@ -23,8 +23,8 @@ class WrittenSplit(NamedTuple):
 def text(config: TextConfig) -> dict[str, WrittenSplit]:
     """Write the splits of a corpus as plain text, a sentence a line; returns them by name.
 
-    Raises InputError if a file is there already, and for what is wrong with the corpus: of several
-    right targets to evaluate with, each would be that of a source of its own.
+    Raises InputError if a file is there already, for what is wrong with the corpus, and for several
+    right targets of a source to evaluate with, which plain text cannot hold.
     """
     data = one_corpus(config.data)
     splits = find_corpus_splits(data)

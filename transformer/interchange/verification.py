@@ -140,7 +140,7 @@ def uncut_pairs(pairs: Sequence[Referenced], translator: Translator) -> list[Ref
     ]
     if not uncut:
         raise InputError(
-            f"no validation sentence has {limit} subwords or fewer, the limit of the model; an "
+            f"no validation sentence has 1 to {limit} subwords, the limit of the model; an "
             "export cannot be verified"
         )
     return uncut

@@ -234,8 +234,11 @@ def _find(
 
 
 def given_texts(data: DataConfig) -> dict[str, Split]:
-    """Return the texts of a corpus by split, without tags; InputError if one has no line, or if
-    there is no training text, from which the checks learn what is usual."""
+    """Return the texts of a corpus by split, without tags.
+
+    Raises InputError if one has no line, or if there is no training text, from which the checks
+    learn what is usual.
+    """
     if data.corpus == "folder":
         data = as_files(data)
     # What is held out would be read by no check of the training text.

@@ -62,7 +62,7 @@ class StressReport:
 
 
 _OF_WHOLE_SOURCES = ("twice", "other_language")
-"""Disturbances of one pair whose source has no features of its own."""
+"""Disturbances of one pair whose new source is another text, which its features do not fit."""
 
 
 def disturbances_of(tokenizer: Tokenizer) -> Mapping[str, Disturbance]:
@@ -89,6 +89,8 @@ def _beside_features(
     def changed(window: Sequence[Pair], random: Random) -> Pair:
         [(source, target)] = window
         text, tab, features = source.partition(FEATURES)
+        if not text.strip():
+            return window[0]
         text, target = change([(text, target)], random)
         return f"{text}{tab}{features}", target
 
@@ -210,7 +212,7 @@ class StressTest:
     def _expected(
         self, disturbance: Disturbance, window: Sequence[int], source: str, clean: Sequence[str]
     ) -> str:
-        """The clean output, changed as references are: not if this source did not change."""
+        """The clean output, changed as references are, if the source changed as it does then."""
         changed, (expected, *_) = self._disturbed(disturbance, window, clean)
         return expected if changed == source else clean[window[0]]
 

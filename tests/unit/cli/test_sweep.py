@@ -15,10 +15,14 @@ from transformer.common.errors import InputError, Interrupted
 pytest.importorskip("hydra_plugins.hydra_optuna_sweeper")
 
 
-def job(folder: Path, number: int, *task: str) -> DictConfig:
+def job(
+    folder: Path, number: int, *task: str, launcher: str = "basic", sweeper: str = "basic"
+) -> DictConfig:
     values: dict[str, Any] = {
         "job": {"num": number},
         "overrides": {"task": list(task)},
+        "launcher": {"_target_": launcher},
+        "sweeper": {"_target_": sweeper},
         "sweep": {"dir": str(folder)},
         "runtime": {"output_dir": str(folder / str(number))},
     }
@@ -69,14 +73,26 @@ def test_jobs_of_several_metrics_have_no_best(
 def test_ctrl_c_ends_the_sweep_and_not_one_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    # So it is in an allocation, where SLURM starts no job of the sweep.
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
     # Hydra catches every Exception, and begins the next job.
     with pytest.raises(SystemExit) as end, recorded(job(tmp_path, 0)):
         raise Interrupted("stopped", code=130)
     assert end.value.code == 130
-    monkeypatch.setenv("SLURM_JOB_ID", "7")
-    with pytest.raises(Interrupted), recorded(job(tmp_path, 0)):
+    submitted = job(tmp_path, 0, launcher="hydra_plugins.hydra_submitit_launcher.SlurmLauncher")
+    with pytest.raises(Interrupted), recorded(submitted):
         raise Interrupted("stopped")
+
+
+def test_a_bug_ends_a_search(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    search = job(tmp_path, 0, sweeper="hydra_plugins.hydra_optuna_sweeper.OptunaSweeper")
+    with pytest.raises(SystemExit) as end, recorded(search):
+        raise RuntimeError("a bug")
+    assert end.value.code == 1
+    assert "RuntimeError: a bug" in capsys.readouterr().err
+    # Other sweeps show the traceback of Hydra, after all jobs.
+    with pytest.raises(RuntimeError), recorded(job(tmp_path, 0)):
+        raise RuntimeError("a bug")
 
 
 def test_optuna_searches_what_is_named(capsys: pytest.CaptureFixture[str]) -> None:
@@ -108,4 +124,4 @@ def test_a_trial_that_fails_does_not_end_a_search(
     sizes = ("hydra.sweeper.n_trials=2", f"hydra.sweep.dir={tmp_path}/none")
     assert main([*search, *sizes]) == 2
     *_, error = capsys.readouterr().err.splitlines()
-    assert error == "error: No trials are completed yet."
+    assert error.startswith("error: every job of the sweep failed")

@@ -125,12 +125,14 @@ def _mixed_splits(config: DataConfig) -> dict[str, AnySplit]:
 
 
 def _check_directions(parts: Mapping[str, Split]) -> None:
-    """Raise InputError if two corpora read the same sides of a text, and name them the other way
-    round: the order of files and columns, not a name, says which side is the source."""
+    """Raise InputError if two corpora read the same text and swap the names of its sides.
+
+    The order of files and columns, not a name, says which side is the source.
+    """
     names: dict[tuple[object, ...], str] = {}
     for name, part in parts.items():
         corpus = part.corpus
-        if corpus.kind in ("jsonl", "parquet"):
+        if corpus.kind in ("jsonl", "parquet") or corpus.source == corpus.target:
             continue
         names.setdefault((corpus.paths, corpus.source, corpus.target), name)
         other = names.get((corpus.paths, corpus.target, corpus.source))

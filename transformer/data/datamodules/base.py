@@ -157,8 +157,10 @@ class BatchModule(LightningDataModule, ABC):
         return int(np.quantile(lengths[0], 0.999, method="higher"))
 
     def train_dataloader(self) -> UpdateLoader[Any]:
-        """The updates of this rank, from the current one on; InputError if they would not end, or
-        if their size was not measured."""
+        """The updates of this rank, from the current one on.
+
+        Raises InputError if they would not end, or if their size was not measured.
+        """
         if self._data.batch_tokens == "auto":
             raise InputError(
                 "data.batch_tokens=auto is measured by the command and the function train alone; "

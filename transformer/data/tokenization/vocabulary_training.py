@@ -46,7 +46,11 @@ def vocabularies(
         for source, target in pairs():
             digest.update(f"{source}\n{target}\n".encode())
     # Sampling changes how the vocabulary is used, not what it holds.
-    learned = asdict(config) | {"sampling": None, "library": sentencepiece.__version__}
+    learned = asdict(config) | {
+        "sampling": None,
+        "library": sentencepiece.__version__,
+        "longest_line": _MAX_LINE_BYTES,
+    }
     digest.update(json.dumps(learned, sort_keys=True).encode())
     for side, algorithm in enumerate(config.algorithms):
         if algorithm in FILES:

@@ -358,7 +358,7 @@ def nearest_architecture(config: ModelConfig) -> Architecture:
 
 
 def sinusoid_count(config: ModelConfig) -> int:
-    """The positions that both sides have there, where one number is that of both: the most."""
+    """The sinusoids of an export, whose config has one number for both sides."""
     return max(config.source_positions, config.max_length)
 
 

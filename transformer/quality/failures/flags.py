@@ -77,8 +77,8 @@ class Output(NamedTuple):
 class Detector:
     """Flags single outputs; ``detects`` finds third languages by py3langid, loaded in a second.
 
-    ``tags`` are those of a source without any. What is usual in the direction of the run says
-    nothing of another one, which the tags of a source may ask for.
+    ``tags`` are those of a source without any. If the tags of a source ask for another direction
+    than that of the run, the thresholds of the run do not hold.
     """
 
     def __init__(

@@ -185,6 +185,10 @@ def test_other_names_of_the_sides_do_not_reverse_files(tmp_path: Path) -> None:
     swapped = entries | {"back": replace(entries["back"], train=pair[::-1])}
     splits = find_splits(folder_config(tmp_path, **changes, train=pair, corpora=swapped))
     assert next(iter(splits["train_back"])) == next(iter(splits["train_there"]))[::-1]
+    # Both sides of sounds and their transcripts have one name.
+    alike = {"source": "en", "target": "en", "source_kind": "speech", "train": train}
+    entries = {"one": CorpusConfig(), "other": CorpusConfig()}
+    assert "train_one" in find_splits(folder_config(tmp_path, **changes | alike, corpora=entries))
 
 
 def test_a_temperature_favors_the_small(tmp_path: Path) -> None:
