@@ -108,6 +108,15 @@ def test_clients_of_deepl(url: str, offline: dict[str, str]) -> None:
         client.translate_text("a dog runs .", **asked)
 
 
+def test_a_search_without_required_phrases_takes_no_glossary() -> None:
+    with serving(
+        translator=tiny_translator(algorithm="mbr", candidates=4, beam_size=1, nbest=1)
+    ) as address:
+        client = deepl.DeepLClient("any", server_url=address)
+        with pytest.raises(deepl.DeepLException, match="decoding=beam"):
+            client.create_glossary("animals", "EN", "DE", {"dog": "katze"})
+
+
 def test_deepl_detects_the_language_of_each_text() -> None:
     def name(options: Options, sentences: Sequence[Sentence]) -> list[SentenceTranslation]:
         source = options.direction.source

@@ -307,6 +307,8 @@ class DeepLGlossaries:
         target = self.directions.code(str(asked.get("target_lang", "")), self.directions.targets)
         if source is None or target is None or (source, target) not in self.directions.by_codes:
             raise Refusal(400, "Unsupported glossary source and target language pair")
+        if self.directions.by_codes[source, target].translator.search.algorithm != "beam":
+            raise Refusal(400, "glossaries need a server of decoding=beam")
         glossary = NamedGlossary(
             entries=parse_entries(
                 str(asked.get("entries", "")), str(asked.get("entries_format", "tsv"))

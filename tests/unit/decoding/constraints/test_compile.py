@@ -184,6 +184,22 @@ def test_a_prefix_that_ends_in_a_space_ends_the_word() -> None:
         assert closed.unmet == ()
 
 
+@pytest.mark.parametrize(("between", "size"), [(" ", 282), ("", 300)])
+def test_a_phrase_of_a_script_without_spaces_stands_as_words_do_in_its_text(
+    between: str, size: int
+) -> None:
+    words = ["犬", "猫", "学生", "先生", "電車", "電話"]
+    lines = [between.join(row) for row in itertools.permutations(words, 5)]
+    config = TokenizerConfig(algorithm="bpe", vocab_size=size, joint=False)
+    tokenizer = Tokenizer.train(config, lambda: [(line, line) for line in lines])
+    model = tiny_transformer(source_vocab_size=size, target_vocab_size=size, output_bias=True)
+    with torch.no_grad():
+        model.projection.bias[EOS] = 9
+    translator = Translator(model, tokenizer, search_config(beam_size=4))
+    [found] = translator.translate(lines[:1], [Constraints("電車", must=("犬",))])
+    assert found.text == f"電車{between}犬" and found.unmet == ()
+
+
 def test_a_subword_may_spell_the_space_after_a_prefix(tmp_path: Path) -> None:
     file = suffix_file(tmp_path / "file", ["the dog walks home and the man sleeps"] * 5)
     config = TokenizerConfig(algorithm="huggingface", file=file, vocab_size=None)
