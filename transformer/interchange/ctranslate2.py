@@ -397,8 +397,8 @@ class CTranslate2Searcher:
         if not self.has_model:
             if any(segment.constraints for segment in segments):
                 raise InputError(
-                    "an export alone has no prefix, must or never; give its run, exported without "
-                    "output="
+                    "an export alone has no prefix, must, never, terms or glossary; give its run, "
+                    "exported without output="
                 )
             beams = [
                 [replace(hypothesis, tokens=hypothesis.tokens[:limit]) for hypothesis in beam]

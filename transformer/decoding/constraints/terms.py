@@ -44,7 +44,11 @@ class Glossary:
         for number, phrases in enumerate(read_phrases(path), start=1):
             if len(phrases) != 2:
                 raise InputError(f"{path}:{number}: write SOURCE<TAB>TARGET, one term a line")
-            entries[phrases[0]] = phrases[1]
+            source, target = phrases
+            if entries.setdefault(source, target) != target:
+                raise InputError(
+                    f"{path}:{number}: {source!r} is {entries[source]!r} above; give one target"
+                )
         return cls(entries)
 
     def constraints(self, text: str, most: int | None = None) -> Constraints | None:

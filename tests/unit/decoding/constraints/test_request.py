@@ -160,3 +160,6 @@ def test_terms_of_a_file_and_of_a_request(tmp_path: Path) -> None:
     file.write_text("dog\n")
     with pytest.raises(InputError, match=r"terms\.tsv:1: write SOURCE<TAB>TARGET"):
         Glossary.read(file)
+    file.write_text("dog\tKöter\ndog\tKöter\ndog\tHund\n")
+    with pytest.raises(InputError, match=r"terms\.tsv:3: 'dog' is 'Köter' above"):
+        Glossary.read(file)
