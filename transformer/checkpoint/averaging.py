@@ -40,7 +40,8 @@ def average_checkpoints(paths: Sequence[Path]) -> dict[str, Any]:
     Raises InputError for different models. A resumed run may have changed what is no weight, such
     as dropout.
     """
-    payload = first = read_merged(paths[0])
+    first = read_merged(paths[0])
+    payload = first
     require_translation(first, paths[0])
     model = portable_part(first).config.model
     sums = {name: tensor.double() for name, tensor in first["state_dict"].items()}

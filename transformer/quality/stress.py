@@ -212,7 +212,11 @@ class StressTest:
     def _expected(
         self, disturbance: Disturbance, window: Sequence[int], source: str, clean: Sequence[str]
     ) -> str:
-        """The clean output, changed as references are, if the source changed as it does then."""
+        """The clean output, changed as a reference is.
+
+        A change that looks at the target may change the source otherwise beside this output, or
+        not at all; then the output stays as it is.
+        """
         changed, (expected, *_) = self._disturbed(disturbance, window, clean)
         return expected if changed == source else clean[window[0]]
 

@@ -88,12 +88,11 @@ def read_links(
 
 def word_count(text: str, features: str | None = None) -> int:
     """Return the number of words of a raw text, and of what ``features`` separates after a tab."""
-    tab = names = ""
-    if features is not None:
-        text, tab, names = text.partition("\t")
+    if features is not None and "\t" in text:
+        text, _, names = text.partition("\t")
+        return word_count(text) + len(names.split(features))
     words = normalize(text)
-    count = words.count(" ") + 1 if words else 0
-    return count + len(names.split(features)) if tab else count
+    return words.count(" ") + 1 if words else 0
 
 
 def subword_words(subwords: Sequence[str]) -> list[int]:
